@@ -282,17 +282,18 @@ class EventRouter:
         self._ended(node, event, arrived, work)
 
     def _ended(self, node: "Node", event: Finished, arrived: EncodedResult | RemoteResult, work: Work | None) -> None:
-        retry = ""
+        retry, raised = "", event.outcome == "value" and bool(event.error)
         if work is not None:
             work.seconds, work.error, work.reason = event.seconds, event.error, event.reason
             work.follows_loss = event.follows_loss
             self.arrived[event.task] = arrived
             if event.outcome == "error" and work.retries.times and isinstance(arrived, EncodedResult):
                 retry = _retry_reason(work, arrived)
-            elif event.outcome == "value" and event.error and work.retries.times:  # a cell: its result has the error
+            elif raised and work.retries.times:  # a cell: its result has the error
                 kind = event.error.rpartition(".")[2]
                 retry = "" if kind in _NOT_RETRIED else f"it raised {raised_text(kind, event.reason)}"
-        self._pool.tell(tasks.Ended(event.task, node.rank, event.outcome, event.seconds, retry, event.follows_loss))
+        ended = tasks.Ended(event.task, node.rank, event.outcome, event.seconds, retry, event.follows_loss, raised)
+        self._pool.tell(ended)
 
 
 def _retry_reason(work: Work, arrived: EncodedResult) -> str:

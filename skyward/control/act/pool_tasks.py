@@ -222,15 +222,16 @@ class PoolTasks:
             SkywardError: it cannot run on them.
         """
         ready = self._pool.control
-        ranks = chosen_ranks(self._name, work.where, work.needs, ready.reconciler.table, ready.tasks)
+        together = self._pool.together
+        procs = 1 if together is None else together.procs
+        ranks = chosen_ranks(self._name, work.where, work.needs, procs, ready.reconciler.table, ready.tasks)
         if work.kept:
             ranks, notice = self.kept_values.places(work, ranks)
             if notice:
                 self._pool.note(notice)
-        together = self._pool.together
         if together is not None and ranks is None:
             least = sum(group.min for group in ready.groups.values())
-            ranks = members_of(least, work.needs, together.procs, ready.reconciler.table, ready.tasks)
+            ranks = members_of(least, work.needs, procs, ready.reconciler.table, ready.tasks)
         if together is not None and work.needs:
             each = {name: amount * together.procs for name, amount in work.needs.resources.items()}
             if reason := ready.tasks.infeasible(Needs(each, work.needs.capabilities)):

@@ -106,8 +106,8 @@ class _RecoveredFuture(TaskFuture[Any]):
         if outcomes.unrun:
             every = len(outcomes) + outcomes.unrun
             warnings.warn(
-                f"{self.name} was called {every} times in one task of a map, and the last {outcomes.unrun} calls did not "
-                "run: send these again.",
+                f"{self.name} was called {every} times in one task of a map, and the last {outcomes.unrun} calls did "
+                "not run: send these again.",
                 RuntimeWarning,
                 stacklevel=2,
             )

@@ -338,6 +338,7 @@ class _Cell:
         )
         if self._task is not None:
             self._task.raised, self._task.reason = failure.type_name, failure.reason
+            self._task.error = error if isinstance(error, Exception) else None
         return self._ended(found, failure, self._moved(kept), updated_kept)
 
     def _collect_state(self, kept: Mapping[str, Any], held: Mapping[str, frozenset[int]]) -> ReturnedState:

@@ -49,6 +49,7 @@ class TaskContext:
         raised: qualified name of the exception type in its result: the task returned, but counts as failed. Empty for
             none.
         reason: first line of that exception's text.
+        error: that exception, for the contexts around a member of a collective; None for any other task.
     """
 
     task: int
@@ -59,6 +60,7 @@ class TaskContext:
     ended: bool = False
     raised: str = ""
     reason: str = ""
+    error: Exception | None = None
 
     @property
     def is_stopped(self) -> bool:

@@ -117,18 +117,29 @@ def execute(
     outcome: Literal["value", "error", "timeout", "cancelled"] = "value"
     raised = reason = ""
     follows_loss = False
+    returned: list[Payload] = []
+
+    def call() -> Payload:
+        payload = _call(job, port, functions, fetch, scope, guard)
+        error, own.error = own.error, None
+        if error is not None and submit.collective is not None:
+            returned.append(payload)
+            raise error  # by a cell, whose result has it: the contexts must not wait for members that it stops
+        return payload
+
     try:
         with decoding_for(scope):
             try:
-                payload = guard.run(
-                    lambda: plugins.around(job, port, node, lambda: _call(job, port, functions, fetch, scope, guard))
-                )
+                payload = guard.run(lambda: plugins.around(job, port, node, call))
                 raised, reason = own.raised, own.reason
             except (Interrupted, Stopped) as stop:
                 outcome, payload = guard.reason or job.stopped or "cancelled", _left(stop, own, job)
     except BaseException as error:
         follows_loss = submit.collective is not None and _follows_loss(plugins, error)
-        outcome, payload, raised, reason = _failed(error, job.code.name, port, node, guard)
+        if returned:
+            payload, raised, reason = returned[0], own.raised, own.reason
+        else:
+            outcome, payload, raised, reason = _failed(error, job.code.name, port, node, guard)
     finally:
         with contextlib.suppress(BaseException):  # finalizers of user objects may raise
             end_task(submit.task)

@@ -42,7 +42,11 @@ class DeadlockDetector:
         before: dict[int, object] = {}
         while True:
             await asyncio.sleep(_EVERY)
-            found = self.look(plane)
+            try:
+                found = self.look(plane)
+            except Exception:
+                _logger.exception("the tasks of pool %r could not be checked for deadlocks", self._pool)
+                continue
             again = [task for task, evidence in found.items() if before.get(task) == evidence]
             if again:
                 self._end(min(again), plane)  # its reader then closes its stream, which may free the others
@@ -89,7 +93,7 @@ class DeadlockDetector:
             if (ranks := tasks.could_start_on(task)) is not None and (tasks.is_pinned(task) or not more_nodes)
         }
         spare = {task: count for task in waiting if (count := tasks.may_be_held(task)) is not None}
-        found = never_start(holders, waiting, readers, blocked, spare)
+        found = never_start(holders, waiting, readers, blocked, spare, tasks.reservations())
         if not found and not more_nodes:
             self._warn(holders, paused, tasks.queued)
         ends = {_last(task, inputs, needed) for task in found}
@@ -140,6 +144,8 @@ def _last(task: int, inputs: Mapping[int, int], needed: Container[int]) -> int:
 
 def _needed(on: object, numbers: Mapping[int, int], tasks: "TaskManager") -> frozenset[int]:
     """Return all tasks of this pool that a wait depends on."""
+    if not on:
+        return frozenset()
     if isinstance(on, tuple):  # any one of them ends the wait, so it is stuck only if none can run
         any_of = [number for future in on for number in _needed(future, numbers, tasks)]
         is_stuck = len(any_of) == len(on) and all(tasks.could_start_on(number) is not None for number in any_of)

@@ -30,6 +30,7 @@ class MergedBuffer:
         self._bell = ThreadEvent()
         self._version = 0
         self._turn = 0
+        self._is_closed = False
         when_done(future, self._on_change)
 
     def add(self, label: int) -> StreamBuffer:
@@ -37,7 +38,13 @@ class MergedBuffer:
         buffer = StreamBuffer()
         buffer.on_change = self._on_change
         self._members.append((label, buffer))
+        self._on_change()  # a reader has to wait for it, too
         return buffer
+
+    @property
+    def parts(self) -> tuple[StreamBuffer, ...]:
+        """The buffers of the members."""
+        return tuple(buffer for _, buffer in tuple(self._members))
 
     def _on_change(self, _: object = None) -> None:
         with self._changed.lock:
@@ -53,17 +60,17 @@ class MergedBuffer:
         """
         refuse_forked()
         reader = threading.current_thread()
-        for _, buffer in tuple(self._members):
-            buffer.read_by(reader)
         while True:
             with self._changed.lock:
                 seen = self._version
+            for buffer in self.parts:
+                buffer.read_by(reader)
             if (ready := self._ready()) is not None:
                 label, buffer = ready
                 return label, buffer.take()
             if self._is_over():
-                raise StopIteration(wait_result(self._future))
-            with self._changed.lock, Blocked(tuple(buffer for _, buffer in self._members)):
+                raise StopIteration(None if self._is_closed else wait_result(self._future))
+            with self._changed.lock, Blocked(self.parts or self._future):
                 while self._version == seen:
                     self._changed.wait()
 
@@ -80,7 +87,8 @@ class MergedBuffer:
                 label, buffer = ready
                 return label, await buffer.take_soon()
             if self._is_over():
-                wait_result(self._future)
+                if not self._is_closed:
+                    wait_result(self._future)
                 raise StopAsyncIteration
             await arriving
 
@@ -95,11 +103,13 @@ class MergedBuffer:
         return None
 
     def _is_over(self) -> bool:
-        return self._future.done() and not any(buffer.has_elements for _, buffer in tuple(self._members))
+        return self._is_closed or (self._future.done() and not any(buffer.has_elements for buffer in self.parts))
 
     def close(self) -> None:
         """Stop the broadcast, unless it has ended. Idempotent."""
+        self._is_closed = True
         if not Future.done(self._future):
             self._future.cancel()
-        for _, buffer in tuple(self._members):
+        for buffer in self.parts:
             buffer.close()
+        self._on_change()

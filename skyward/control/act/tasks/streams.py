@@ -54,6 +54,10 @@ class Buffered(Protocol):
     def close(self) -> None:
         """Stop the work on its node, unless it has ended. Idempotent."""
 
+    @property
+    def parts(self) -> "tuple[StreamBuffer, ...]":
+        """The buffers of the generators."""
+
 
 class StreamBuffer:
     """Buffer of elements that have arrived from a generator and were not consumed yet; at most one window of them.
@@ -239,6 +243,11 @@ class StreamBuffer:
                 return False
             return None if self._granted is None else self._paused_at == self._granted
 
+    @property
+    def parts(self) -> "tuple[StreamBuffer, ...]":
+        """The buffers of the generators: this one."""
+        return (self,)
+
     def close(self) -> None:
         """Stop the generator on its node, unless it has ended. Idempotent."""
         with self._changed.lock:
@@ -369,8 +378,7 @@ class Feeder:
                 continue
             seen[id(each)] = each
             if isinstance(each, RemoteIterator):
-                if isinstance(each.buffer, StreamBuffer):
-                    found.add(each.buffer)
+                found |= {*each.buffer.parts}
             elif hasattr(type(each), "__next__") or type(each) in (tuple, list, dict, CellType):
                 queue.extend(gc.get_referents(each))
         return found

@@ -21,7 +21,8 @@ class MemberEnd:
     """End of one member.
 
     Attributes:
-        outcome: "returned" if it did not run; "stopped" if it was stopped because of another member.
+        outcome: "returned" if it did not run; "stopped" if it was stopped because of another member; "raised" if its
+            value has an exception.
         retry: the exception, if the retry policy covers it; empty otherwise.
         follows_loss: True for an exception that another member's loss or failure caused.
     """

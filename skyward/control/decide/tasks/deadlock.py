@@ -17,6 +17,7 @@ def never_start[Reader](
     readers: Mapping[int, Reader],
     blocked: Mapping[Reader, Collection[int]],
     spare: Mapping[int, int] = MappingProxyType({}),
+    reserved: Mapping[int, Collection[int]] = MappingProxyType({}),
 ) -> frozenset[int]:
     """Return the tasks that can never start, among those that a reader waits for.
 
@@ -26,6 +27,7 @@ def never_start[Reader](
         readers: the streams that are paused until they are read, with their reader: a thread, or an input of a task.
         blocked: the readers that wait, each with all the tasks that it needs.
         spare: the tasks that start only together with others of their node, with the slots that these do not need.
+        reserved: by node, the tasks that its free slots are kept for until all of these can start.
     """
 
     def is_stuck(task: int) -> bool:
@@ -33,7 +35,13 @@ def never_start[Reader](
         if task in spare:
             held = (sum(each in stuck for each in holders.get(rank, ())) for rank in ranks)
             return any(count > spare[task] for count in held)
-        return _all_held(ranks, holders, stuck)
+        return bool(ranks) and all(map(is_held, ranks))
+
+    def is_held(rank: int) -> bool:
+        """Return whether no slot of a node will ever be free for another task."""
+        held = holders.get(rank, ())
+        kept = any(task in never for task in reserved.get(rank, ()))
+        return (bool(held) or kept) and all(task in stuck for task in held)
 
     stuck = {stream for stream, reader in readers.items() if reader in blocked}
     never = set(waiting)
@@ -44,9 +52,3 @@ def never_start[Reader](
             needed = {task for stream in stuck for task in blocked[readers[stream]]}
             return frozenset(never & needed)
         never, stuck = still_never, still_stuck
-
-
-def _all_held(ranks: Collection[int], holders: Mapping[int, Collection[int]], stuck: Collection[int]) -> bool:
-    """Return whether each of these nodes is held by stuck streams only."""
-    held = [holders.get(rank, ()) for rank in ranks]
-    return bool(held) and all(tasks and all(task in stuck for task in tasks) for tasks in held)

@@ -18,6 +18,7 @@ import itertools
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from skyward.control.decide.tasks.collectives import CollectiveState, MemberEnd
 from skyward.control.decide.tasks.locality import WORTH, Locality
@@ -214,7 +215,7 @@ class TaskManager:
     def could_start_on(self, task: int) -> tuple[int, ...] | None:
         """Return the nodes that a waiting task could ever start on; None if the task does not wait."""
         record = self._tasks.get(task)
-        if record is None or record.status in ("running", "withheld"):
+        if record is None or record.status in ("running", "withheld", "finished", "cancelling"):
             return None
         if record.node is not None:
             node = self._table.nodes.get(record.node)
@@ -230,6 +231,16 @@ class TaskManager:
         collective = self._collective_of(record)
         node = None if record.target is None else self._table.nodes.get(record.target)
         return None if collective is None or node is None else node.slots - collective.terms.procs
+
+    def reservations(self) -> dict[int, tuple[int, ...]]:
+        """Return, by node, the members of the collective that its free slots are kept for."""
+        found: dict[int, tuple[int, ...]] = {}
+        for rank in self._reserved:
+            task = self._waiting.next_pinned(rank)
+            collective = None if task is None else self._collective_of(self._tasks[task])
+            if collective is not None:
+                found[rank] = tuple(collective.ranks)
+        return found
 
     def is_pinned(self, task: int) -> bool:
         """Return whether only one node may run a task, so that no other node helps."""
@@ -274,19 +285,16 @@ class TaskManager:
             case RankLost(rank, reason):
                 self._locality.left(rank)
                 self._lose(rank, reason, effects)
-                self._free_share(rank)
             case Overdue(tasks, rank, reason):
                 self._locality.left(rank)
                 self._end_overdue(tasks, rank, now, effects)
                 self._lose(rank, reason, effects)
-                self._free_share(rank)
             case RankRemoved(rank, reason, outcome):
                 self._locality.left(rank)
                 self._end_collectives_of(rank)
                 self._lose(rank, reason, effects, outcome)
                 withheld = [task for task in self._withheld if self._tasks[task].target == rank]
                 self._settle_all((*self._waiting.drop_pinned(rank), *withheld), outcome, reason, effects)
-                self._free_share(rank)
             case StartedOnNode(task):
                 if (record := self._tasks.get(task)) is not None and record.status in ("sent", "recalled"):
                     record.life.move("running", now, cause=self._cause)
@@ -437,12 +445,6 @@ class TaskManager:
             self._tasks[task] = TaskState(task, found.rank, replayable=False, node=found.rank)
             self._table.assign(found.rank, task, NOTHING, now)
 
-    def _free_share(self, rank: int) -> None:
-        """Free the share of a rank whose node is gone for its next node, unless that one inherits the node's tasks."""
-        for record in self._broadcasts.values():
-            if rank not in record.over and not any(self._tasks[task].target == rank for task in record.members):
-                record.given.discard(rank)
-
     def _end_overdue(self, tasks: Iterable[int], rank: int, now: float, effects: list[TaskManagerEffect]) -> None:
         """End tasks that are past their timeout or were asked to stop, without a retry."""
         for task in tasks:
@@ -450,8 +452,6 @@ class TaskManager:
             if record is None or record.node != rank:
                 continue
             self._table.release(rank, task, now)
-            if record.broadcast is not None:
-                self._broadcasts[record.broadcast].over.add(rank)
             if self._collective_of(record) is not None:
                 self._end_member(record, MemberEnd("cancelled" if record.is_cancelled else "timeout"), effects)
             else:
@@ -499,14 +499,15 @@ class TaskManager:
 
     def _end(self, ended: Ended, now: float, effects: list[TaskManagerEffect]) -> None:
         record = self._tasks.get(ended.task)
-        if record is None or record.node != ended.rank:
+        if record is None or record.node != ended.rank or ended.task in self._finished:
             return  # a late report: the task has ended, or runs elsewhere
         node = self._table.release(ended.rank, ended.task, now)
         if node is not None and node.spare >= 0:
             self._ahead.discard(ended.rank)
         if self._collective_of(record) is not None:
             reason = _KILLED if ended.outcome == "lost" else ""
-            self._end_member(record, MemberEnd(ended.outcome, reason, ended.retry, ended.follows_loss), effects)
+            kind: SettleOutcome | Literal["returned"] = "raised" if ended.raised else ended.outcome
+            self._end_member(record, MemberEnd(kind, reason, ended.retry, ended.follows_loss), effects)
             return
         match ended.outcome:
             case "returned" if not record.is_cancelled:
@@ -536,7 +537,7 @@ class TaskManager:
 
     def _withhold(self, task: int, rank: int, now: float, effects: list[TaskManagerEffect]) -> None:
         record = self._tasks.get(task)
-        if record is None or record.node != rank:
+        if record is None or record.node != rank or task in self._finished:
             return
         node = self._table.release(rank, task, now)
         if node is not None and node.spare >= 0:
@@ -730,7 +731,7 @@ class TaskManager:
             if end.outcome == "stopped" or end.outcome == "returned":
                 self._settle(task, "cancelled", collective.stopped_for, effects)
             else:
-                self._settle(task, end.outcome, end.reason, effects)
+                self._settle(task, "value" if end.outcome == "raised" else end.outcome, end.reason, effects)
 
     def _may_start(self, collective: CollectiveState) -> bool:
         """Return whether each member is next on its node, and all of them fit there."""

@@ -199,6 +199,7 @@ class Ended:
         seconds: how long it ran.
         retry: the exception, if the task's retry policy covers it; empty otherwise.
         follows_loss: True if it is a member of a collective, and raised because another one was lost or had failed.
+        raised: True if it returned a value that has an exception: a cell that raised.
     """
 
     task: int
@@ -207,6 +208,7 @@ class Ended:
     seconds: float
     retry: str = ""
     follows_loss: bool = False
+    raised: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,11 +32,15 @@ def members_of(least: int, needs: Needs, procs: int, table: MachineTable, tasks:
 
 
 def chosen_ranks(
-    pool: str, where: Several, needs: Needs, table: MachineTable, tasks: TaskManager
+    pool: str, where: Several, needs: Needs, procs: int, table: MachineTable, tasks: TaskManager
 ) -> tuple[int, ...] | None:
     """Return the ranks that `where` selects; None for every node.
 
     A group selects its nodes that take tasks now; if there are none yet, those that are booting.
+
+    Args:
+        needs: needs of each process.
+        procs: number of processes that run together on each node.
 
     Raises:
         UsageError: there is no such node, or one of them can never have what the task needs.
@@ -45,8 +49,8 @@ def chosen_ranks(
         if missing := [rank for rank in where.ranks if rank not in table.assignments]:
             raise no_node(pool, missing, table)
         for rank in where.ranks:
-            if not tasks.could_hold(rank, needs):
-                raise UsageError(f"The task asks for {needs}, which node {rank} of pool {pool!r} can never have.")
+            if not tasks.could_hold(rank, needs, procs):
+                raise UsageError(f"{_asked(needs, procs)}, which node {rank} of pool {pool!r} can never have.")
         return where.ranks
     if where.group is None:
         return None
@@ -58,10 +62,14 @@ def chosen_ranks(
             f"Group {where.group!r} of pool {pool!r} has no node now: start one with "
             f"`pool.resize(1, group={where.group!r})`."
         )
-    fitting = [rank for rank in of_group if tasks.could_hold(rank, needs)]
+    fitting = [rank for rank in of_group if tasks.could_hold(rank, needs, procs)]
     if not fitting:
-        raise UsageError(f"The task asks for {needs}, which no node of group {where.group!r} can ever have.")
+        raise UsageError(f"{_asked(needs, procs)}, which no node of group {where.group!r} can ever have.")
     return tuple(rank for rank in fitting if rank in tasks.ranks) or tuple(fitting)
+
+
+def _asked(needs: Needs, procs: int) -> str:
+    return f"The task asks for {needs}" + (f" in each of {procs} processes" if procs > 1 else "")
 
 
 def no_node(pool: str, missing: Sequence[int], table: MachineTable) -> UsageError:

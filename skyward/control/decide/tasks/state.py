@@ -77,8 +77,7 @@ class BroadcastState:
         retries: retries of each after it raised.
         members: tasks that have not ended.
         size: number of nodes that share its data.
-        given: ranks that have a share.
-        over: ranks whose member ended although their node was lost.
+        given: ranks that have, or had, a share: another node of the same rank takes over only tasks that run again.
         only: the nodes that take part; None for all.
         bound: True if its members use values on their nodes and so end with them.
         cancelled: True if it takes no more members.
@@ -90,7 +89,6 @@ class BroadcastState:
     members: set[int] = field(default_factory=set)
     size: int = 0
     given: set[int] = field(default_factory=set)
-    over: set[int] = field(default_factory=set)
     only: tuple[int, ...] | None = None
     bound: bool = False
     cancelled: bool = False
