@@ -10,8 +10,10 @@ from typing import Any, Literal
 import pytest
 
 import skyward as sky
+from skyward.control.act.tasks import deadlock
 from skyward.plugins import OnNode
 from tests.local.ring_plugin import Ring
+from tests.notebook import managed_pools, new_notebook
 from tests.waiting import interrupt_when, wait_for
 
 pytestmark = pytest.mark.local
@@ -205,6 +207,91 @@ def test_collective_that_waits_for_the_slot_of_its_own_stream_is_refused(ring: s
         for _ in stream:
             places(1) @ ring
     assert len(places(2) @ ring) == 4
+
+
+def test_task_whose_node_is_kept_for_a_collective_that_cannot_start_is_refused(tmp_path: Path) -> None:
+    """The collective waits for the slot of a stream, whose reader waits for the other node."""
+
+    @sky.function
+    def endless() -> Iterator[int]:
+        yield from range(10**9)
+
+    @sky.function
+    def same(value: int) -> int:
+        return value
+
+    with sky.Compute(nodes=2, plugins=[Ring()]) as pool:
+        with endless() >> pool as stream:
+            assert (same(next(stream)) >> pool) == 0
+            run = pool.start(alone(), on="all")
+            with pytest.raises(sky.SlotsHeldError, match=r"endless\(\)"):
+                same(next(stream)) >> pool
+        assert len(run.future.result()) == 2
+
+
+def test_member_that_has_ended_is_no_task_that_waits_for_its_slot(tmp_path: Path) -> None:
+    """Its slot is held by a stream that is paused, and a task waits for it; its collective goes on."""
+    go = tmp_path / "go"
+
+    @sky.function
+    def wait_in_rank_1(path: str) -> int:
+        from tests.local.ring_plugin import current
+
+        while current().position == 1 and not Path(path).exists():
+            time.sleep(0.01)
+        return current().position
+
+    @sky.function
+    def endless() -> Iterator[int]:
+        yield from range(10**9)
+
+    with sky.Compute(nodes=2, plugins=[Ring()]) as pool:
+        run = pool.start(wait_in_rank_1(str(go)), on="all")
+        wait_for(lambda: pool.snapshot().running == 1, "rank 0 to end")
+        with endless() >> pool as stream:
+            next(stream)
+            queued = pool.start(alone(), on=1)
+            looks = 3 * deadlock._EVERY
+            with pytest.raises(TimeoutError):
+                run.future.result(looks)
+            go.touch()
+            assert run.future.result() == [0, 1]
+        queued.future.result()
+
+
+def test_collective_that_chosen_nodes_cannot_hold_is_refused() -> None:
+    plugins = [Ring(procs_per_node=2)]
+    groups = {
+        name: sky.Spec(provider=sky.Local(), resources={"gpus": gpus}, nodes=1, plugins=plugins)
+        for name, gpus in (("small", 1), ("big", 2))
+    }
+    call = alone().with_resources(gpus=1)
+    with sky.Compute(groups=groups) as pool:
+        assert len(pool.start(call, on="big").future.result()) == 2
+        with pytest.raises(sky.UsageError, match=r"1 gpus in each of 2 processes, which no node of group 'small'"):
+            pool.start(call, on="small").future.result()
+
+
+@pytest.mark.parametrize("retries", [0, 1])
+def test_cell_that_raises_in_a_member_stops_the_others(retries: int, tmp_path: Path) -> None:
+    source = f"""
+from pathlib import Path
+from tests.local.ring_plugin import current
+place, marks = current().position, Path({str(tmp_path)!r})
+(marks / f"{{place}}-{{len(list(marks.glob(f'{{place}}-*')))}}").touch()
+if place == 1:
+    raise ValueError("one failed")
+import time
+time.sleep(3600)
+"""
+    with managed_pools() as pools, new_notebook(pools) as notebook:
+        pools.observe()
+        with sky.Compute(name="ring", nodes=2, plugins=[Ring()]):
+            ran = notebook(f"%%sky --on all --pool ring --retries {retries}{source}")
+    assert "one failed" in str(ran.error)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
+        f"{place}-{attempt}" for place in range(2) for attempt in range(retries + 1)
+    )
 
 
 def test_two_pools_meet_at_places_of_their_own(ring: sky.Compute, tmp_path: Path) -> None:

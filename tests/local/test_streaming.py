@@ -2,6 +2,8 @@
 
 import asyncio
 import itertools
+import os
+import signal
 import threading
 import time
 from collections.abc import Generator, Iterator
@@ -211,6 +213,34 @@ def test_elements_of_one_node_do_not_wait_for_those_of_others(pool: sky.Compute,
         go.touch()
         assert next(stream) == (1, "first")
         assert next(stream, "end") == "end"
+
+
+def test_lost_node_of_a_broadcast_stream_is_an_error_though_it_is_replaced(tmp_path: Path) -> None:
+    @sky.function
+    def yield_and_die() -> Iterator[int]:
+        yield os.getpid()
+        if sky.instance_info().node == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        while not (tmp_path / "replaced").exists():
+            time.sleep(0.01)
+        yield 0
+
+    with sky.Compute(nodes=2) as pool:
+        stream = yield_and_die() @ pool
+        found = dict([next(stream), next(stream)])
+        wait_for(lambda: pool.start(tasks.pid(), on=1).future.result(30) != found[1], "a new node 1")
+        (tmp_path / "replaced").touch()
+        rest = []
+        with pytest.raises(sky.NodeLostError, match="node 1 died"):
+            rest.extend(stream)
+    assert rest == [(0, 0)]
+
+
+def test_closed_broadcast_stream_has_ended(pool: sky.Compute) -> None:
+    stream = tasks.count(10**9) @ pool
+    next(stream)
+    stream.close()
+    assert next(stream, "end") == "end"
 
 
 def test_error_of_one_node_follows_all_elements_of_a_broadcast(pool: sky.Compute) -> None:

@@ -3,6 +3,7 @@
 import gc
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -69,6 +70,7 @@ SHAPES: dict[str, Callable[[sky.Compute], object]] = {
     ),
     "two streams": alternately,
     "a pipeline": lambda pool: tasks.total(tasks.count(MANY) >> pool) >> pool,
+    "a pipeline of a broadcast": lambda pool: tasks.total(x for _, x in tasks.count(MANY) @ pool) >> pool,
     "a large element after small ones": mixed_sizes,
     "a chain of pipelines": lambda pool: tasks.total(tasks.plus_one(tasks.count(MANY) >> pool) >> pool) >> pool,
     "a pipeline behind a generator": lambda pool: tasks.total(x + 1 for x in tasks.count(MANY) >> pool) >> pool,
@@ -195,6 +197,35 @@ def test_generator_that_filled_the_window_and_continues_is_waited_for(
         finally:
             marker.touch()
         assert called.result(30) == (2, sum(range(WINDOW)))
+
+
+def test_reader_of_a_broadcast_that_waits_for_its_input_hides_no_deadlock(
+    checks: list[dict[int, object]], tmp_path: Path
+) -> None:
+    go = tmp_path / "go"
+
+    @sky.function
+    def three_after(path: str) -> int:
+        while not Path(path).exists():
+            time.sleep(0.01)
+        return 3
+
+    with (
+        sky.Compute(nodes=1, worker=sky.Worker(concurrency=2)) as pool,
+        ThreadPoolExecutor(1) as threads,
+        tasks.count(MANY) >> pool as one,
+    ):
+        next(one)
+        future = three_after(str(go)) > pool
+        read = threads.submit(list[Any], tasks.count(future) @ pool)  # type: ignore[arg-type]  # its value
+        queued = tasks.add(1, 1) > pool
+        before = len(checks)
+        wait_for(lambda: len(checks) >= before + 3, "three checks")
+        go.touch()
+        assert queued.result(30) == 2
+        assert read.result(30) == [(0, 0), (0, 1), (0, 2)]
+        with tasks.count(MANY) >> pool as two, pytest.raises(sky.SlotsHeldError):
+            tasks.add(next(one), next(two)) >> pool
 
 
 def test_pool_that_can_grow_does_so() -> None:

@@ -87,13 +87,14 @@ class DeadlockDetector:
                 readers[task] = ("input", inputs[task])
             elif (thread := streams[task].reader) is not None:
                 readers[task] = thread
+        reserved = tasks.reservations()
         waiting = {
             task: ranks
-            for task in needed
+            for task in needed.union(*reserved.values())
             if (ranks := tasks.could_start_on(task)) is not None and (tasks.is_pinned(task) or not more_nodes)
         }
         spare = {task: count for task in waiting if (count := tasks.may_be_held(task)) is not None}
-        found = never_start(holders, waiting, readers, blocked, spare, tasks.reservations())
+        found = never_start(holders, waiting, readers, blocked, spare, reserved)
         if not found and not more_nodes:
             self._warn(holders, paused, tasks.queued)
         ends = {_last(task, inputs, needed) for task in found}

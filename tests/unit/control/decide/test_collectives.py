@@ -199,6 +199,37 @@ def test_exception_that_a_retry_covers_runs_all_again() -> None:
     assert ends(world.tell(end(second, 1, "cancelled")))[first][0] == "error"
 
 
+def test_cell_that_raises_ends_the_others_and_keeps_its_result() -> None:
+    world = World(1, 1)
+    _, (first, second), _ = world.open()
+    effects = world.tell(Ended(first, 0, "value", 1.0, raised=True))
+    assert [each.task for each in effects if isinstance(each, Stop)] == [second]
+    effects = world.tell(Ended(second, 1, "cancelled", 1.0))
+    assert [(each.task, each.outcome) for each in effects if isinstance(each, Settle)] == [
+        (first, "value"),
+        (second, "cancelled"),
+    ]
+
+
+def test_cell_that_raises_what_a_retry_covers_runs_again() -> None:
+    world = World(1, 1)
+    _, (first, second), _ = world.open(retries=1)
+    world.tell(Ended(first, 0, "value", 1.0, retry="it raised ValueError", raised=True))
+    effects = world.tell(Ended(second, 1, "cancelled", 1.0))
+    assert sorted(each.task for each in effects if isinstance(each, Dispatch)) == [first, second]
+
+
+def test_second_report_of_a_member_that_has_ended_is_ignored() -> None:
+    world = World(1, 1)
+    _, (first, second), _ = world.open()
+    world.tell(Ended(first, 0, "value", 1.0))
+    assert world.tell(Ended(first, 0, "lost", 1.0)) == []
+    assert world.tell(Withheld(first, 0)) == []
+    assert world.manager.could_start_on(first) is None, "it waits for the others, not for a slot"
+    effects = world.tell(Ended(second, 1, "value", 1.0))
+    assert [each.outcome for each in effects if isinstance(each, Settle)] == ["value", "value"]
+
+
 def test_collective_that_delivered_elements_is_not_run_again() -> None:
     world = World(1, 1)
     _, (first, second), _ = world.open(restarts=1)

@@ -49,6 +49,15 @@ def test_task_without_a_node_that_fits_waits_for_one() -> None:
     assert never_start({0: [1]}, {2: []}, {1: ME}, {ME: {2}}) == set()
 
 
+def test_node_whose_slots_are_kept_for_a_collective_that_never_starts_is_held() -> None:
+    """Task 3 of the collective waits for the slot of stream 1, task 4 for node 1, which is kept for it meanwhile."""
+    holders, waiting, readers = {0: [1], 1: []}, {2: [0, 1], 3: [0], 4: [1]}, {1: ME}
+    spare, reserved = {3: 0, 4: 0}, {0: (3, 4), 1: (3, 4)}
+    assert never_start(holders, waiting, readers, {ME: {2}}, spare, reserved) == {2}
+    assert never_start(holders, waiting, readers, {ME: {2}}, spare, {0: (3, 4)}) == set()
+    assert never_start({**holders, 1: [5]}, waiting, readers, {ME: {2}}, spare, reserved) == set()
+
+
 tasks = st.integers(1, 8)
 ranks = st.integers(0, 2)
 

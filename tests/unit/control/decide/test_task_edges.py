@@ -262,6 +262,20 @@ def test_replacement_node_inherits_the_share_of_the_lost_one() -> None:
     assert manager.handle(RankJoined(1, 1), 0.0) == [Dispatch(task, 1, 1, (1, 2))]
 
 
+@pytest.mark.parametrize("gone", [RankLost, RankRemoved])
+@pytest.mark.parametrize("end", ["returned", "lost", "delivered"])
+def test_node_that_replaces_one_whose_member_has_ended_takes_no_part(gone: type, end: str) -> None:
+    manager = manager_with(1, 1, retries=0 if end == "lost" else 3)
+    effects = manager.handle(Broadcast(manager.number()), 0.0)
+    task = next(task for task, rank in sent(effects) if rank == 1)
+    if end == "returned":
+        manager.handle(Ended(task, 1, "value", 1.0), 1.0)
+    elif end == "delivered":
+        manager.handle(Delivered(task), 1.0)
+    manager.handle(gone(1, "crash"), 2.0)
+    assert manager.handle(RankJoined(1, 1), 3.0) == []
+
+
 def test_raising_task_is_retried_and_losses_are_counted_separately() -> None:
     manager = manager_with(1, retries=1)
     (task,) = [manager.number()]

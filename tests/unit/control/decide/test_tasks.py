@@ -232,13 +232,6 @@ class TaskQueue(RuleBasedStateMachine):
         if removed:
             settled |= dict.fromkeys(self.waiting.get((NOTHING, rank), ()), "lost")
             settled |= {task: "lost" for task in self.withheld if self.tasks[task].target == rank}
-        for covered in self.covered.values():  # the next node of this rank needs a share again
-            covered.discard(rank)
-        for number in (*self.waiting.get((NOTHING, rank), ()), *self.withheld):
-            if self.tasks[number].target != rank:
-                continue
-            if number not in settled and (broadcast := self.tasks[number].broadcast) is not None:
-                self.covered[broadcast].add(rank)
         self.tell(RankRemoved(rank, "gone") if removed else RankLost(rank, "gone"), settled)
 
     @precondition(lambda self: self.running())
