@@ -136,7 +136,9 @@ class CellRun:
         """Bind the remains of a stopped cell, and return a sentence on the outcome."""
         when = "at its end" if stop.was_over else "then"
         with self._using_originals():
-            return stop.text(returned_clause(self._bind_remains(), as_lists=self.shape != "single", when=when))
+            names, raised = self._bind_remains()
+            self._report(raised)
+            return stop.text(returned_clause(names, as_lists=self.shape != "single", when=when))
 
     @contextmanager
     def _using_originals(self) -> "Iterator[None]":
@@ -158,10 +160,27 @@ class CellRun:
         for run in self.runs:
             release_kept(run)
 
-    def _note_remains(self, error: BaseException) -> None:
-        """Bind the remains of a stopped or lost cell, and add a note on them to `error`."""
+    def _report(self, raised: BaseException | None) -> None:
+        """Show what a run had raised before the cell was stopped."""
+        if raised is not None:
+            subject = "The cell" if self.shape == "single" else "A run"
+            for notice in (
+                f"{subject} had raised {type(raised).__name__}: {raised}",
+                *getattr(raised, "__notes__", ()),
+            ):
+                self.notify(notice)
+
+    def _note_remains(self, error: BaseException) -> BaseException:
+        """Bind the remains of a stopped or lost cell, and return the error to raise.
+
+        That is `error`, with a note on the remains, or what a run of a collective raised, for which the others were
+        stopped.
+        """
         as_lists = self.shape != "single"
-        names = self._bind_remains()
+        names, raised = self._bind_remains()
+        if raised is not None and as_lists and isinstance(error, TaskCancelledError):
+            return raised
+        self._report(raised)
         failed = any(each.error is not None for run in self.runs for each in run.remains())
         if returned := returned_clause(names, as_lists=as_lists, failed=failed, when="when the cell was stopped"):
             error.add_note(f"{returned}.")
@@ -169,22 +188,22 @@ class CellRun:
             each.is_lost for run in self.runs for each in run.remains()
         ):
             error.add_note("The variables of the cell were not returned.")
+        return error
 
-    def _bind_remains(self) -> list[str]:
+    def _bind_remains(self) -> tuple[list[str], BaseException | None]:
         remains = [each for run in self.runs for each in run.remains()]
         as_lists, joins = self.shape != "single", self.shape == "all"
-        names = bind_remains(remains, self.user_ns, self.originals, self.notify, as_lists=as_lists, joins=joins)
+        bound = bind_remains(remains, self.user_ns, self.originals, self.notify, as_lists=as_lists, joins=joins)
         nothing = CellResult(ReturnedState())  # keeps the positions of runs, which are in the names of their files
         self._write_files([each.value if isinstance(each.value, CellResult) else nothing for each in remains])
-        return names
+        return bound
 
     def _apply(self) -> AppliedCell:
         failed: BaseException | None = None
         try:
             results = self._results()
         except (SkywardError, NodeErrors) as error:
-            failed = first_error(error)
-            self._note_remains(failed)
+            failed = self._note_remains(first_error(error))
         if failed is not None:  # raised here, because a group in its context is displayed like a group
             raise failed from failed.__cause__
         try:

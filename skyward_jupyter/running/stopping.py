@@ -134,15 +134,17 @@ def bind_remains(
     *,
     as_lists: bool,
     joins: bool = False,
-) -> list[str]:
+) -> tuple[list[str], BaseException | None]:
     """Bind the results or remains of runs; in the lists of several runs, a run without any has its error, or None.
 
     Returns:
-        The names of returned values, other than functions and classes.
+        The names of returned values, other than functions and classes, and what a run raised before it was stopped.
     """
+    raised: BaseException | None = None
+    notices: Sequence[str] = ()
     values = [each.value for each in remains]
     if not any(isinstance(value, CellResult) for value in values):
-        return []
+        return [], None
     results = [
         value if isinstance(value, CellResult) else CellResult(ReturnedState(), node=each.node or 0)
         for value, each in zip(values, remains, strict=True)
@@ -156,13 +158,12 @@ def bind_remains(
         notices = outcome.notices
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # raised on the node before the cell was stopped
-        subject = "A run" if as_lists else "The cell"
-        notices = [f"{subject} had raised {type(error).__name__}: {error}", *getattr(error, "__notes__", ())]
+    except BaseException as error:
+        raised = error
     for notice in notices:
         notify(notice)
     names = dict.fromkeys(_names(results, as_lists=as_lists))
-    return [name for name in names if name in user_ns and not inspect.isroutine(user_ns[name])]
+    return [name for name in names if name in user_ns and not inspect.isroutine(user_ns[name])], raised
 
 
 def _names(results: Iterable[CellResult], *, as_lists: bool) -> Iterable[str]:
