@@ -289,9 +289,7 @@ time.sleep(3600)
         with sky.Compute(name="ring", nodes=2, plugins=[Ring()]):
             ran = notebook(f"%%sky --on all --pool ring --retries {retries}{source}")
     assert "one failed" in str(ran.error)
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
-        f"{place}-{attempt}" for place in range(2) for attempt in range(retries + 1)
-    )
+    assert len(list(tmp_path.glob("1-*"))) == retries + 1
 
 
 def test_two_pools_meet_at_places_of_their_own(ring: sky.Compute, tmp_path: Path) -> None:
