@@ -288,6 +288,7 @@ time.sleep(3600)
         pools.observe()
         with sky.Compute(name="ring", nodes=2, plugins=[Ring()]):
             ran = notebook(f"%%sky --on all --pool ring --retries {retries}{source}")
+        pools.stop_observing()  # it would close the pools of other tests
     assert "one failed" in str(ran.error)
     assert len(list(tmp_path.glob("1-*"))) == retries + 1
 
