@@ -683,8 +683,8 @@ class Compute(RightSide):
 
         Args:
             fn: a function; it need not be decorated with `@sky.function`.
-            chunksize: items per task, which are processed in sequence; a timeout of the function applies per call, and
-                retries run the whole task again. None for one, except that many short items are sent several at a time
+            chunksize: items per task, which are processed in sequence; a timeout applies per call, and retries run the
+                whole task again. None for one, except that many short items are sent several at a time
                 if the function has no timeout and no retries.
 
         Raises:
@@ -710,7 +710,7 @@ class Compute(RightSide):
                     return list(sent.results())
         chunksize = chunksize or 1
         with stopping(runs):
-            calls = list(calls_of_map(call, given, chunksize))
+            calls = list(calls_of_map(call, given, chunksize, self._options.default_compute_timeout))
             self._dispatcher().start(calls, ConsoleSink(), None, runs, waits=True)
             with watched([run.future for run in runs]), self._shown():
                 for first, run in zip(range(0, len(given), chunksize), runs, strict=True):
@@ -732,7 +732,8 @@ class Compute(RightSide):
                 for future in concurrent.futures.as_completed([executor.submit(pow, 2, n) for n in range(4)]):
                     print(future.result())
         """
-        return PoolExecutor(self._send, self._send_map, self._most_slots)
+        timeout = self._options.default_compute_timeout
+        return PoolExecutor(self._send, self._send_map, self._most_slots, timeout)
 
     def _send(self, pendings: Sequence[PendingFunction[Any]]) -> list[TaskFuture[Any]]:
         """Send calls of functions that are no generator functions, and return their futures."""

@@ -8,7 +8,7 @@ before, are sent again as tasks of their own.
 import pickle
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -302,7 +302,7 @@ class SentMap:
         """Futures of the tasks that were sent so far."""
         return [part.future for part in self._parts]
 
-    def results(self, deadline: float | None = None) -> Iterator[Any]:
+    def results(self, deadline: float | None = None) -> Generator[Any]:
         """Yield the results in the order of the items. The first error stops the calls, as does closing the iterator.
 
         Args:
@@ -317,10 +317,10 @@ class SentMap:
                     yield self._value(position, outcomes) if is_series else outcomes.pop()
                     position += 1
         finally:
-            self._stop()
+            self.stop()
 
-    def _stop(self) -> None:
-        """Stop what is left. It keeps no reference to a future, whose error refers to the caller."""
+    def stop(self) -> None:
+        """Stop what is left. Idempotent. It keeps no reference to a future, whose error refers to the caller."""
         self._sender.is_stopped = True
         parts, self._parts = self._parts, deque()
         if parts:

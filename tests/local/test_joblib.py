@@ -77,7 +77,7 @@ def plus_first_offset(number: int) -> int:
 
 
 def batch_of(*numbers: int) -> JoblibBatch:
-    calls = [(square, (number,), {}) for number in numbers]
+    calls: list[Any] = [(square, (number,), {}) for number in numbers]
     return JoblibBatch(BatchedCalls(calls, (SequentialBackend(nesting_level=1), None)), lambda _: None)
 
 
