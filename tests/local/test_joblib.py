@@ -595,11 +595,24 @@ def test_plugin_changes_nothing_without_a_block() -> None:
     pool = sky.Compute(provider="local", plugins=[sky.plugins.joblib()])
     pool.open()
     try:
+        with pool:
+            assert os.getpid() not in Parallel(n_jobs=-1)(delayed(os.getpid)() for _ in range(4))
+        pool.open()
         assert type(joblib.parallel.get_active_backend()[0]).__name__ == "LokyBackend"
         with joblib.parallel_config("skyward", pool=pool):
             assert os.getpid() not in Parallel()(delayed(os.getpid)() for _ in range(4))
     finally:
         pool.close()
+
+
+def test_plugin_leaves_its_thread_though_another_one_has_closed_the_pool() -> None:
+    with sky.Compute(provider="local", plugins=[sky.plugins.joblib()]) as pool:
+        thread = threading.Thread(target=pool.close)
+        thread.start()
+        thread.join()
+        with pytest.raises(sky.PoolClosedError):
+            Parallel(n_jobs=-1)(delayed(square)(number) for number in range(4))
+    assert type(joblib.parallel.get_active_backend()[0]).__name__ == "LokyBackend"
 
 
 def test_coroutines_name_the_backend_on_the_thread_that_uses_it() -> None:
