@@ -98,7 +98,7 @@ def backend_class() -> type[Any]:
             """
             before, seconds = self._effective_batch_size, self._smoothed_batch_duration
             size: int = super().compute_batch_size()
-            if size > before:
+            if size > before and seconds:  # another thread may have set them just now
                 ideal = 2 * int(before * self.MIN_IDEAL_BATCH_DURATION / seconds)
                 self._effective_batch_size = size = min(_GROWTH * before, ideal)
             return size

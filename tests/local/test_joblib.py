@@ -16,10 +16,10 @@ import joblib
 import numpy as np
 import pytest
 from joblib import Parallel, delayed
-from joblib.parallel import BatchedCalls, SequentialBackend
+from joblib.parallel import AutoBatchingMixin, BatchedCalls, SequentialBackend
 
 import skyward as sky
-from skyward.pool.joblib_backend import keep_known_warnings
+from skyward.pool.joblib_backend import backend_class, keep_known_warnings
 from skyward.pool.joblib_batches import BatchSender, JoblibBatch
 from tests.local import tasks
 from tests.local.pools import blob_bytes_sent
@@ -173,6 +173,12 @@ def test_batches_of_one_task_get_their_results_while_functions_become_known(pool
     sender._send(task)
     assert [batch.results() for batch in batches] == [[1, 4], [9, 16]]
     sender.end()
+
+
+def test_run_time_that_becomes_known_meanwhile_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Callbacks set it on their thread while the first batches are sent."""
+    monkeypatch.setattr(AutoBatchingMixin, "compute_batch_size", lambda _: 2)
+    assert backend_class()().compute_batch_size() == 2
 
 
 def test_missing_results_are_an_error(pool: sky.Compute) -> None:
