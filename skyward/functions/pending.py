@@ -39,6 +39,8 @@ class _LeftOperand:
 
     __slots__ = ()
 
+    __sky_unrun__ = True
+
     # Without this, NumPy would apply `array >> call` to each element.
     __array_ufunc__ = None
 

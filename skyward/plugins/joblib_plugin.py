@@ -5,15 +5,15 @@ the default in a `with` block.
 """
 
 import importlib.metadata
+import re
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from skyward.errors import SpecError
-from skyward.functions.target import current_pool
+from skyward.plugins.packages import check_version, versioned, with_packages
 from skyward.specs.plugin import Plugin
-from skyward.values.validation import of_type
 
 if TYPE_CHECKING:
     from skyward.pool.compute import Compute  # circular: what the context is entered with
@@ -39,20 +39,25 @@ class _Parallel(Plugin):
         """Return the environment with the packages: the client's versions, unless one is given.
 
         Raises:
-            SpecError: the client does not have the first package, and no version is given.
+            SpecError: the client does not have the first package, or joblib 1.5.
         """
         first, *others = self.packages
-        wanted = [_requirement(first, self.version), *map(_like_here, others)]
-        return replace(image, pip=(*image.pip, *(each for each in wanted if each not in image.pip)))
+        for package in (first, "joblib"):
+            if _like_here(package) == package:
+                raise SpecError(f"The plugin needs {package} on this machine too: `pip install {package}`.")
+        if re.match(r"0\.|1\.[0-4](\D|$)", here := importlib.metadata.version("joblib")):
+            raise SpecError(f"A pool needs joblib 1.5 or newer, but {here} is installed: update joblib.")
+        wanted = _like_here(first) if self.version is None else versioned(first, self.version)
+        return with_packages(image, wanted, *map(_like_here, others))
 
-    def around_pool(self, pool: "Compute") -> AbstractContextManager[None]:
+    def around_block(self, pool: "Compute") -> AbstractContextManager[None]:
         """Make the backend joblib's default in a `with` block of the pool, on its thread.
 
         Elsewhere, nothing is redirected: joblib's setting belongs to a thread, so all coroutines of an `async with`
         block would share it, and a pool that is open without a block would keep it. Write
         `with joblib.parallel_config("skyward"):` there.
         """
-        return _default(pool) if pool.is_scoped and current_pool.get() is pool else nullcontext()
+        return _default(pool)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,10 +65,10 @@ class Joblib(_Parallel):
     """Run the calls of `joblib.Parallel` on the pool.
 
     Attributes:
-        version: version of joblib on nodes; None for that of the client.
+        version: version of joblib on nodes: one, a range, or "latest"; None for that of the client.
 
     Raises:
-        SpecError: `version` is not a string.
+        SpecError: `version` is none of them.
 
     Example:
         >>> with sky.Compute(nodes=4, plugins=[sky.plugins.joblib()]):
@@ -76,7 +81,7 @@ class Joblib(_Parallel):
     version: str | None = None
 
     def __post_init__(self) -> None:
-        _check_version(self.version)
+        check_version(self.version, "version", optional=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,10 +89,10 @@ class Sklearn(_Parallel):
     """Run the parallel parts of scikit-learn on the pool.
 
     Attributes:
-        version: version of scikit-learn on nodes; None for that of the client.
+        version: version of scikit-learn on nodes: one, a range, or "latest"; None for that of the client.
 
     Raises:
-        SpecError: `version` is not a string.
+        SpecError: `version` is none of them.
 
     Example:
         >>> with sky.Compute(nodes=4, plugins=[sky.plugins.sklearn()]):
@@ -100,25 +105,7 @@ class Sklearn(_Parallel):
     version: str | None = None
 
     def __post_init__(self) -> None:
-        _check_version(self.version)
-
-
-def _check_version(version: object) -> None:
-    if version is not None:
-        of_type(version, "version", str, "version='1.5.2'")
-
-
-def _requirement(package: str, version: str | None) -> str:
-    """Return a requirement: with an operator, as given; a bare version and that of the client, exactly.
-
-    Raises:
-        SpecError: no version is given, and the client does not have the package.
-    """
-    if version is not None:
-        return f"{package}{version}" if version[:1] in "<>=!~" else f"{package}=={version}"
-    if (found := _like_here(package)) == package:
-        raise SpecError(f"The plugin needs {package} on this machine too: `pip install {package}`.")
-    return found
+        check_version(self.version, "version", optional=True)
 
 
 def _like_here(package: str) -> str:

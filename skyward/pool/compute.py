@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
 from operator import index
-from typing import TYPE_CHECKING, Any, Self, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, Unpack, cast, overload
 
 from skyward.config.pools import configured, with_named_provider
 from skyward.control.act.pool import Pool
@@ -88,8 +88,22 @@ _ABORTED_WITHIN = 0.05
 """Seconds between two attempts at ending the launch of nodes on another thread, which may be just about to begin."""
 
 _numbers = itertools.count(1)
-_outer: ContextVar[tuple[Target | None, ...]] = ContextVar("skyward_outer_pools", default=())
-"""Targets in scope outside each enclosing `with` block of a pool."""
+
+
+class _Block(NamedTuple):
+    """A `with` block of a pool.
+
+    Attributes:
+        outer: the target in scope outside of it.
+        entered: the contexts of the plugins around it.
+    """
+
+    outer: Target | None
+    entered: ExitStack
+
+
+_blocks: ContextVar[tuple[_Block, ...]] = ContextVar("skyward_blocks", default=())
+"""The enclosing blocks of pools, the innermost last."""
 
 
 class Compute(RightSide):
@@ -257,22 +271,34 @@ class Compute(RightSide):
         """Open the pool and put it in scope. Blocks may be nested: the outermost one closes the pool."""
         with self._counting:
             self._blocks += 1
-        self._put_in_scope()  # before plugins are entered, which look at it
+        entered = self._put_in_scope()  # before plugins are entered, which look at it
         try:
-            return self.open()
+            self.open()
+            for plugin in self._plugins():
+                entered.enter_context(plugin.around_block(self))
         except BaseException:
-            self._leave_block()
+            with contextlib.suppress(ProvisioningError):  # `close` has reported what may be left
+                self._exit(closes=self.is_open)
             raise
+        return self
 
     def __exit__(self, *_: object) -> None:
-        if self._leave_block():
-            self.close()
+        self._exit(closes=True)
+
+    def _exit(self, *, closes: bool) -> None:
+        """Leave a block; close the pool if it is the outermost one."""
+        try:
+            if blocks := _blocks.get():
+                blocks[-1].entered.close()
+        finally:
+            if self._leave_block() and closes:
+                self.close()
 
     async def __aenter__(self) -> Self:
         """Open the pool and put it in scope, as `with` does; the event loop of the caller is not blocked.
 
-        If the coroutine is cancelled meanwhile, the pool is closed again. Contexts of plugins are entered and left on
-        other threads, where the pool is not in scope.
+        If the coroutine is cancelled meanwhile, the pool is closed again. Contexts of plugins around the pool are
+        entered and left on other threads, where the pool is not in scope; those around a block are not entered.
         """
         with self._counting:
             self._blocks += 1
@@ -294,29 +320,36 @@ class Compute(RightSide):
             await until_done(asyncio.to_thread(self.close))
 
     def _enter_plugins(self) -> None:
-        """Enter the contexts of the plugins, of equal ones once. After an error, none of them is entered."""
+        """Enter the contexts of the plugins around the pool. After an error, none of them is entered."""
+        with ExitStack() as entered:
+            for plugin in self._plugins():
+                entered.enter_context(plugin.around_pool(self))
+            self._entered = entered.pop_all()
+
+    def _plugins(self) -> "list[Plugin]":
+        """Return the plugins of all groups; of equal ones, the first."""
         plugins: list[Plugin] = []
         for spec in itertools.chain.from_iterable(self._groups.values()):
             plugins += [plugin for plugin in spec.plugins if plugin not in plugins]
-        with ExitStack() as entered:
-            for plugin in plugins:
-                entered.enter_context(plugin.around_pool(self))
-            self._entered = entered.pop_all()
+        return plugins
 
     def _leave_plugins(self) -> None:
         with self._counting:
             entered, self._entered = self._entered, ExitStack()
         entered.close()
 
-    def _put_in_scope(self) -> None:
-        _outer.set((*_outer.get(), current_pool.get()))
+    def _put_in_scope(self) -> ExitStack:
+        """Put the pool in scope; return the contexts of the block, of which none is entered yet."""
+        block = _Block(current_pool.get(), ExitStack())
+        _blocks.set((*_blocks.get(), block))
         current_pool.set(self)
+        return block.entered
 
     def _leave_block(self) -> bool:
         """Restore the scope outside of a block, and return whether the pool must be closed."""
-        if outer := _outer.get():
-            current_pool.set(outer[-1])
-            _outer.set(outer[:-1])
+        if blocks := _blocks.get():
+            current_pool.set(blocks[-1].outer)
+            _blocks.set(blocks[:-1])
         if is_forked():
             return False  # the pool belongs to the parent
         with self._counting:
@@ -683,8 +716,8 @@ class Compute(RightSide):
 
         Args:
             fn: a function; it need not be decorated with `@sky.function`.
-            chunksize: items per task, which are processed in sequence; a timeout of the function applies per call, and
-                retries run the whole task again. None for one, except that many short items are sent several at a time
+            chunksize: items per task, which are processed in sequence; a timeout applies per call, and retries run the
+                whole task again. None for one, except that many short items are sent several at a time
                 if the function has no timeout and no retries.
 
         Raises:
@@ -710,7 +743,7 @@ class Compute(RightSide):
                     return list(sent.results())
         chunksize = chunksize or 1
         with stopping(runs):
-            calls = list(calls_of_map(call, given, chunksize))
+            calls = list(calls_of_map(call, given, chunksize, self._options.default_compute_timeout))
             self._dispatcher().start(calls, ConsoleSink(), None, runs, waits=True)
             with watched([run.future for run in runs]), self._shown():
                 for first, run in zip(range(0, len(given), chunksize), runs, strict=True):
@@ -732,7 +765,8 @@ class Compute(RightSide):
                 for future in concurrent.futures.as_completed([executor.submit(pow, 2, n) for n in range(4)]):
                     print(future.result())
         """
-        return PoolExecutor(self._send, self._send_map, self._most_slots)
+        timeout = self._options.default_compute_timeout
+        return PoolExecutor(self._send, self._send_map, self._most_slots, timeout)
 
     def _send(self, pendings: Sequence[PendingFunction[Any]]) -> list[TaskFuture[Any]]:
         """Send calls of functions that are no generator functions, and return their futures."""

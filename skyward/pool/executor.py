@@ -4,8 +4,9 @@ import itertools
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, wait
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -37,6 +38,7 @@ class PoolExecutor(Executor):
         send_map: sends a call for each item, several in one task where they are short, and calls a function with each
             future before its task is sent; a task whose future is done by then is not.
         workers: returns the maximum number of calls that run at the same time.
+        timeout: seconds that a call may run if its function has no timeout.
 
     Example:
         >>> with pool.executor() as executor:
@@ -52,10 +54,12 @@ class PoolExecutor(Executor):
             [SkyFunction[..., Any], Sequence[tuple[Any, ...]], Callable[[TaskFuture[Any]], None]], SentMap
         ],
         workers: Callable[[], int],
+        timeout: float,
     ) -> None:
         self._send = send
         self._send_map = send_map
         self._workers = workers
+        self._timeout = timeout
         self._lock = threading.Lock()
         self._unfinished: set[TaskFuture[Any]] = set()
         self._is_shut_down = self._cancels = False
@@ -101,7 +105,7 @@ class PoolExecutor(Executor):
         """Return an iterator over the results of `fn` with an element of each of the iterables, in their order.
 
         The iterables are read at once, and all calls sent; with `buffersize`, as results are taken. The first error
-        stops the calls that are left, as does closing the iterator.
+        stops the calls that are left, as does closing the iterator. If it is dropped unread, they run.
 
         Args:
             timeout: seconds from now until the last result; later, the iterator raises `TimeoutError`.
@@ -130,12 +134,14 @@ class PoolExecutor(Executor):
             items = list(items)
             if is_serial(call, len(items), self._workers()):
                 self._check_open()
-                return self._send_map(call, items, self._track_unsent).results(deadline)
+                sent = self._send_map(call, items, self._track_unsent)
+                return _Results(sent.results(deadline), sent.stop)
         chunksize = 1 if chunksize is None else chunksize
         given, noted = itertools.tee(items)
-        calls = calls_of_map(call, given, chunksize)
+        calls = calls_of_map(call, given, chunksize, self._timeout)
         futures = deque(self._start(list(itertools.islice(calls, buffersize))))
-        return self._results(futures, calls, noted, chunksize, deadline, buffered=buffersize is not None)
+        results = self._results(futures, calls, noted, chunksize, deadline, buffered=buffersize is not None)
+        return _Results(results, partial(_cancel, futures))
 
     def _results(
         self,
@@ -146,7 +152,7 @@ class PoolExecutor(Executor):
         deadline: float | None,
         *,
         buffered: bool,
-    ) -> Iterator[Any]:
+    ) -> Generator[Any]:
         """Yield the results of `futures`, sending one of the calls that are left for each."""
         try:
             for first in itertools.count(0, chunksize):
@@ -168,8 +174,7 @@ class PoolExecutor(Executor):
                 while results:
                     yield results.pop()
         finally:
-            for future in futures:
-                future.cancel()
+            _cancel(futures)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Accept no more calls. The pool stays open. Idempotent.
@@ -197,9 +202,9 @@ class PoolExecutor(Executor):
         """Shut the executor down and wait; after an interrupt, stop the calls too."""
         if kind is not None and not issubclass(kind, Exception):
             with self._lock:
+                self._is_shut_down = self._cancels = True
                 unfinished = tuple(self._unfinished)
-            for future in unfinished:
-                future.cancel()
+            _cancel(unfinished)
         self.shutdown()
 
     def _check_open(self) -> None:
@@ -212,6 +217,10 @@ class PoolExecutor(Executor):
         futures = self._send(calls)  # without the lock: pickling runs code of the user
         for future in futures:
             self._track(future)
+        with self._lock:
+            is_unwanted = self._cancels  # it was shut down meanwhile
+        if is_unwanted:
+            _cancel(futures)
         return futures
 
     def _track(self, future: TaskFuture[Any]) -> None:
@@ -230,6 +239,31 @@ class PoolExecutor(Executor):
     def _ended(self, future: Any) -> None:
         with self._lock:
             self._unfinished.discard(future)
+
+
+class _Results(Iterator[Any]):
+    """Iterator over the results of a map. Closing it stops the calls that are left, as does dropping it half-read.
+
+    A generator alone would not stop them before its first result. One that is dropped unread leaves them running, as
+    in the standard library: its caller waits for them at the end of the executor's block.
+    """
+
+    def __init__(self, results: Generator[Any], stop: Callable[[], object]) -> None:
+        self._results = results
+        self._stop = stop
+
+    def __next__(self) -> Any:
+        return next(self._results)
+
+    def close(self) -> None:
+        """Stop the calls that are left. Idempotent."""
+        self._results.close()
+        self._stop()
+
+
+def _cancel(futures: Iterable[TaskFuture[Any]]) -> None:
+    for future in futures:
+        future.cancel()
 
 
 def _callable_on_nodes(fn: Callable[..., Any]) -> SkyFunction[..., Any]:

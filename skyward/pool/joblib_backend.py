@@ -4,10 +4,12 @@ The subclass of joblib's classes is made at the first use of the backend, so thi
 """
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from skyward.errors import NO_POOL, NoPoolError, UsageError
+from skyward.functions.decorator import SkyFunction
 from skyward.functions.target import current_pool
 from skyward.pool.compute import Compute
 from skyward.pool.hooks import opened
@@ -33,7 +35,14 @@ def backend_class() -> type[Any]:
         UsageError: joblib is too old.
     """
     import joblib
-    from joblib.parallel import AutoBatchingMixin, FallbackToBackend, ParallelBackendBase, SequentialBackend
+    from joblib.parallel import (
+        TASK_ERROR,
+        AutoBatchingMixin,
+        BatchCompletionCallBack,
+        FallbackToBackend,
+        ParallelBackendBase,
+        SequentialBackend,
+    )
 
     if not hasattr(ParallelBackendBase, "submit"):
         raise UsageError(f"A pool needs joblib 1.5 or newer, but {joblib.__version__} is installed: update joblib.")
@@ -89,7 +98,7 @@ def backend_class() -> type[Any]:
             """
             before, seconds = self._effective_batch_size, self._smoothed_batch_duration
             size: int = super().compute_batch_size()
-            if size > before:
+            if size > before and seconds:  # another thread may have set them just now
                 ideal = 2 * int(before * self.MIN_IDEAL_BATCH_DURATION / seconds)
                 self._effective_batch_size = size = min(_GROWTH * before, ideal)
             return size
@@ -99,7 +108,8 @@ def backend_class() -> type[Any]:
                 slots = _slots(self._pool)
                 most = self._n_jobs if self._n_jobs < slots else None
                 merges = self.parallel.batch_size == "auto"
-                self._batches = BatchSender(self._pool, most, slots, self.inner_max_num_threads, merges=merges)
+                threads = self.inner_max_num_threads
+                self._batches = BatchSender(self._pool, most, slots, threads, self._fail, merges=merges)
 
         def stop_call(self) -> None:
             if self._batches is not None:  # kept: a callback may be submitting a batch, which is dropped
@@ -113,6 +123,7 @@ def backend_class() -> type[Any]:
             batches = self._batches
             if batches is None:
                 raise RuntimeError("A batch was submitted after its call of joblib had ended.")
+            func.items = [(_undecorated(fn), args, named) for fn, args, named in func.items]
             keep_known_warnings(func.items)
             batch = JoblibBatch(func, callback or (lambda _: None))
             batches.submit(batch)
@@ -126,11 +137,34 @@ def backend_class() -> type[Any]:
             if ensure_ready:
                 self.start_call()
 
+        def _fail(self, error: BaseException) -> None:
+            """Register an error as joblib does with an `Exception` of the caller's generator."""
+            failed = BatchCompletionCallBack(0, 0, self.parallel)
+            self.parallel._register_new_job(failed)
+            failed._register_outcome({"result": error, "status": TASK_ERROR})
+
         def get_nested_backend(self) -> tuple[Any, None]:
             """Return joblib's sequential backend: a slot runs one call at a time."""
             return SequentialBackend(nesting_level=(self.nesting_level or 0) + 1), None
 
     return SkywardBackend
+
+
+def _undecorated(fn: Any) -> Callable[..., Any]:
+    """Return the function under `@sky.function`, whose calls would run nothing; any other as it is.
+
+    Raises:
+        UsageError: it has settings, which a batch of joblib cannot keep.
+    """
+    if not isinstance(fn, SkyFunction):
+        return fn  # type: ignore[no-any-return]  # joblib's calls have no types
+    if fn.timeout is not None or fn.needs or fn.retries.times:
+        raise UsageError(
+            f"joblib sends calls in batches, which cannot keep the timeout, the retries or the needs of `{fn.__name__}`"
+            f": give joblib the function without them, or write `pool.map({fn.__name__}, items)`."
+        )
+    call = fn()
+    return partial(call.fn, *call.args) if call.args else call.fn  # of a method, the argument is its object
 
 
 def _slots(pool: Compute) -> int:

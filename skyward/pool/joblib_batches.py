@@ -1,10 +1,11 @@
 """Batches of joblib's calls on their way to a pool, and back."""
 
+import operator
 import pickle
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -12,11 +13,14 @@ from typing import TYPE_CHECKING, Any
 from skyward.control.act.tasks.future import TaskFuture
 from skyward.control.act.tasks.stopping import stop_all
 from skyward.errors import TaskTimeoutError
-from skyward.functions.decorator import PendingFunction, SkyFunction, function
+from skyward.functions.decorator import PendingFunction
 from skyward.plugins.nodes.joblib_batch import run_batch, run_calls
 from skyward.pool.compute import Compute, send
 from skyward.pool.map import PLAIN
+from skyward.values import limits
+from skyward.wire.kinds.stateless import survey
 from skyward.wire.payloads.code import PreparedCode, prepare_code
+from skyward.wire.payloads.modules import travelling_by_value
 
 if TYPE_CHECKING:
     from skyward.control.act.tasks.run import Run
@@ -24,13 +28,28 @@ if TYPE_CHECKING:
 __all__ = ["BatchSender", "JoblibBatch"]
 
 _RUNNERS = 16
-"""Maximum number of functions of one call of `joblib.Parallel` that are pickled once for all batches."""
+"""Maximum number of functions of one call of `joblib.Parallel` that are kept in pickled form."""
 
 _SHORT = 0.002
 """Maximum seconds of the calls of a short task, as estimated."""
 
 _ROUND_TRIP = 0.02
 """Seconds after which short batches no longer wait for others to end."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Runner:
+    """A function that runs calls on a node.
+
+    Attributes:
+        fn: the function.
+        code: its pickle.
+        parts: the objects that the called function referred to when it was pickled; None if calls can change them.
+    """
+
+    fn: Callable[..., list[Any]]
+    code: PreparedCode
+    parts: tuple[object, ...] | None = None
 
 
 class JoblibBatch:
@@ -41,7 +60,11 @@ class JoblibBatch:
         done: joblib's callback, called with this object when the batch has ended.
         called: the function of the first call.
         is_plain: True if all calls are of this function, with arguments that any pickler writes alike.
+        runner: runs the calls on a node. For a plain batch it includes their function, as it was when the batch was
+            submitted.
     """
+
+    runner: _Runner
 
     def __init__(self, calls: Any, done: Callable[["JoblibBatch"], object]) -> None:
         self.calls = calls
@@ -61,7 +84,10 @@ class JoblibBatch:
         """Return the results of the calls, which have ended, or raise what one of them raised."""
         assert self._task is not None, "the batch was not sent"
         try:
-            return self._task.future.result()[self._first : self._first + len(self.calls)]
+            results, expected = self._task.future.result(), self._task.calls
+            if len(results) != expected:
+                raise RuntimeError(f"A task of {expected} calls of joblib returned {len(results)} results.")
+            return results[self._first : self._first + len(self.calls)]
         except TaskTimeoutError as error:
             error.add_note("Calls of joblib get more time with `sky.Compute(default_compute_timeout=...)`.")
             raise
@@ -87,10 +113,15 @@ class _Task:
         self.future: TaskFuture[list[Any]] = TaskFuture()
 
     @property
+    def calls(self) -> int:
+        """Number of calls."""
+        return sum(len(batch.calls) for batch in self.batches)
+
+    @property
     def seconds_per_call(self) -> float | None:
         """Mean run time of the calls; None if the task did not run to its end."""
         elapsed = None if self.run is None else self.run.elapsed
-        return None if elapsed is None else elapsed / sum(len(batch.calls) for batch in self.batches)
+        return None if elapsed is None else elapsed / self.calls
 
 
 _NOTHING = _Task([], is_short=False)
@@ -110,17 +141,28 @@ class BatchSender:
         most: maximum number of tasks with the pool at a time; None if its slots are the limit.
         slots: number of slots of the pool.
         threads: maximum number of threads of BLAS and OpenMP in each call; None for their own default.
+        fail: lets the call of `joblib.Parallel` fail with an error that a callback raised.
         merges: True if several batches may be one task.
     """
 
-    def __init__(self, pool: Compute, most: int | None, slots: int, threads: int | None, *, merges: bool) -> None:
+    def __init__(
+        self,
+        pool: Compute,
+        most: int | None,
+        slots: int,
+        threads: int | None,
+        fail: Callable[[BaseException], object],
+        *,
+        merges: bool,
+    ) -> None:
         self._pool = pool
         self._most = most
         self._most_short = max(1, slots // 2)
         self._threads = threads
+        self._fail = fail
         self._merges = merges
-        self._runners: dict[int, SkyFunction[..., list[Any]]] = {}
-        self._codes: dict[int, PreparedCode] = {}
+        self._runners: dict[int, _Runner] = {}
+        self._whole: _Runner | None = None
         self._lock = threading.Lock()
         self._waiting: deque[JoblibBatch] = deque()
         self._sent: set[_Task] = set()
@@ -133,8 +175,16 @@ class BatchSender:
     def submit(self, batch: JoblibBatch) -> None:
         """Send a batch, now or once another one has ended. If it cannot be sent, it ends with the error.
 
-        Joblib would wait forever for a batch whose submission raises on the thread of the callbacks.
+        The function is pickled now, since the caller's generator may change what it refers to before its next call.
         """
+        try:
+            batch.runner = self._runner_of(batch)
+        except Exception as error:
+            task = _Task([batch], is_short=False)
+            task.future.set_exception(error)
+            batch.sent(task, 0)
+            self._ended.put(task)
+            return
         with self._lock:
             self._waiting.append(batch)
         self._send_waiting()
@@ -167,10 +217,10 @@ class BatchSender:
             if self._is_held and not hurry:
                 return None
             task = _Task([self._waiting.popleft()], is_short)
-            while is_short and self._is_pickled_once(first) and self._waiting:
+            while is_short and first.is_plain and self._waiting:
                 batch = self._waiting[0]
                 calls += len(batch.calls)
-                if not (batch.is_plain and batch.called is first.called and self._is_short(calls)):
+                if not (batch.runner is first.runner and self._is_short(calls)):
                     break
                 task.batches.append(self._waiting.popleft())
             self._sent.add(task)
@@ -179,13 +229,27 @@ class BatchSender:
     def _is_short(self, calls: int) -> bool:
         return self._seconds is not None and calls * self._seconds < _SHORT
 
-    def _is_pickled_once(self, batch: JoblibBatch) -> bool:
-        """Return whether the function of a batch is pickled once for all batches."""
-        return batch.is_plain and (id(batch.called) in self._runners or len(self._runners) < _RUNNERS)
+    def _runner_of(self, batch: JoblibBatch) -> _Runner:
+        """Return the runner of a batch; of a plain one, with its function as it is now."""
+        called = batch.called
+        name = getattr(called, "__name__", type(called).__name__)
+        if not batch.is_plain:
+            self._whole = self._whole or _prepared(partial(run_batch, self._threads), name)
+            return self._whole
+        with travelling_by_value():
+            parts = survey(called)
+        known = self._runners.get(id(called))
+        if known is not None and _are_same(known.parts, parts):
+            return known
+        made = _prepared(partial(run_calls, called, batch.calls._backend.nesting_level, self._threads), name, parts)
+        if parts is not None and (known is not None or len(self._runners) < _RUNNERS):
+            self._runners[id(called)] = made
+        return made
 
     def _send(self, task: _Task) -> None:
         try:
-            task.run = send(self._pool, self._call_of(task.batches), self._codes)
+            runner = task.batches[0].runner
+            task.run = send(self._pool, self._call_of(task), {id(runner.fn): runner.code})
             task.future = task.run.future
         except Exception as error:
             task.future.set_exception(error)
@@ -199,35 +263,45 @@ class BatchSender:
         if is_late:
             task.future.cancel()
 
-    def _call_of(self, batches: list[JoblibBatch]) -> PendingFunction[list[Any]]:
-        batch = batches[0]
-        if self._is_pickled_once(batch):
-            key, runner = id(batch.called), partial(run_calls, batch.called, batch.calls._backend.nesting_level)
-            calls = [call for each in batches for _, *call in each.calls.items]
-            argument: object = pickle.dumps(calls, protocol=5)
-        else:
-            key, runner, argument, calls = 0, partial(run_batch), batch.calls, batch.calls
-        if key not in self._runners:
-            runner = partial(runner, self._threads)
-            self._runners[key] = function(runner)
-            name = getattr(batch.called, "__name__", type(batch.called).__name__)
-            self._codes[id(runner)] = replace(prepare_code(runner), name=name)
-        limit = self._pool.options.default_compute_timeout * len(calls)
-        return self._runners[key](argument).with_timeout(limit)
+    def _call_of(self, task: _Task) -> PendingFunction[list[Any]]:
+        first = task.batches[0]
+        argument: object = first.calls
+        if first.is_plain:
+            calls = [call for batch in task.batches for _, *call in batch.calls.items]
+            argument = pickle.dumps(calls, protocol=5)
+        limit = min(self._pool.options.default_compute_timeout * task.calls, limits.SECONDS)
+        return PendingFunction(first.runner.fn, (argument,), timeout=limit)
 
     def _call_back(self) -> None:
         """Tell joblib of each batch that has ended, and send those that wait."""
         while True:
+            hurry = False
             try:
                 task = self._ended.get(timeout=_ROUND_TRIP if self._is_held else None)
             except Empty:
-                self._send_waiting(hurry=True)
-                continue
+                task, hurry = _NOTHING, True
             if task is None:
                 return
-            with self._lock:
-                self._sent.discard(task)
-                self._seconds = task.seconds_per_call or self._seconds
-            self._send_waiting()  # first: the callbacks may read a slow generator
-            for batch in task.batches:
-                batch.done(batch)
+            try:
+                self._task_ended(task, hurry=hurry)
+            except BaseException as error:  # `sys.exit()` in the caller's generator, for example: joblib would hang
+                if not self._is_over:
+                    self._fail(error)
+
+    def _task_ended(self, task: _Task, *, hurry: bool) -> None:
+        with self._lock:
+            self._sent.discard(task)
+            self._seconds = task.seconds_per_call or self._seconds
+        self._send_waiting(hurry=hurry)  # first: the callbacks may read a slow generator
+        for batch in task.batches:
+            batch.done(batch)
+
+
+def _prepared(fn: partial[list[Any]], name: str, parts: tuple[object, ...] | None = None) -> _Runner:
+    return _Runner(fn, replace(prepare_code(fn), name=name), parts)
+
+
+def _are_same(before: tuple[object, ...] | None, now: tuple[object, ...] | None) -> bool:
+    if before is None or now is None:
+        return False
+    return len(before) == len(now) and all(map(operator.is_, before, now))

@@ -11,6 +11,7 @@ from skyward.functions.decorator import PendingFunction, SkyFunction
 from skyward.functions.signature import is_generator, stream_parameters
 from skyward.kept.handles import recording_handles
 from skyward.process.clock import clock
+from skyward.values import limits
 from skyward.values.validation import shown, whole
 from skyward.wire.failures.failure import Failure, capture_failure
 from skyward.wire.kinds.stateless import survey
@@ -197,25 +198,29 @@ def check_map(call: SkyFunction[..., Any], size: int | None) -> None:
 
 
 def calls_of_map(
-    call: SkyFunction[..., Any], items: Iterable[tuple[Any, ...]], size: int
+    call: SkyFunction[..., Any], items: Iterable[tuple[Any, ...]], size: int, default: float
 ) -> Iterator[PendingFunction[Any]]:
     """Return the calls of a map: one for each item, or one for each `size` items, whose result is a list.
 
     Args:
         items: arguments of each call.
+        default: seconds that a call may run if the function has no timeout.
 
     Raises:
         OperatorError, SpecError: see `check_map`.
     """
     check_map(call, size)
-    return (call(*item) for item in items) if size == 1 else _chunks(call, items, size)
+    return (call(*item) for item in items) if size == 1 else _chunks(call, items, size, default)
 
 
-def _chunks(call: SkyFunction[..., Any], items: Iterable[tuple[Any, ...]], size: int) -> Iterator[PendingFunction[Any]]:
+def _chunks(
+    call: SkyFunction[..., Any], items: Iterable[tuple[Any, ...]], size: int, default: float
+) -> Iterator[PendingFunction[Any]]:
+    limit = default if call.timeout is None else call.timeout
     chunk: Chunk | None = None  # one object for all tasks, which is pickled once
     for number, some in enumerate(batched(items, size)):
         chunk = chunk or Chunk(call.fn, call.__name__, len(some[0]))
-        timeout = None if call.timeout is None else call.timeout * len(some)
+        timeout = min(limit * len(some), limits.SECONDS)
         calls = [call(*item).args for item in some]
         yield PendingFunction(chunk, (number * size, calls), {}, timeout, call.needs, call.retries)
 

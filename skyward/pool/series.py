@@ -8,7 +8,7 @@ before, are sent again as tasks of their own.
 import pickle
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -327,7 +327,7 @@ class SentMap:
         """Futures of the tasks that were sent so far."""
         return [part.future for part in self._parts]
 
-    def results(self, deadline: float | None = None) -> Iterator[Any]:
+    def results(self, deadline: float | None = None) -> Generator[Any]:
         """Yield the results in the order of the items. The first error stops the calls, as does closing the iterator.
 
         Args:
@@ -343,10 +343,10 @@ class SentMap:
                     position += 1
                 kept.clear()
         finally:
-            self._stop()
+            self.stop()
 
-    def _stop(self) -> None:
-        """Stop what is left. It keeps no reference to a future, whose error refers to the caller."""
+    def stop(self) -> None:
+        """Stop what is left. Idempotent. It keeps no reference to a future, whose error refers to the caller."""
         self._sender.is_stopped = True
         parts, self._parts = self._parts, deque()
         if parts:

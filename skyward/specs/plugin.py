@@ -122,5 +122,16 @@ class Plugin(Value):
         return FrozenMap()
 
     def around_pool(self, pool: "Compute") -> AbstractContextManager[None]:
-        """Return a context that is entered once the pool is ready, and left before its machines are terminated."""
+        """Return a context that is entered once the pool is ready, and left before its machines are terminated.
+
+        The pool may be opened and closed on different threads: state of a thread is for `around_block`.
+        """
+        return nullcontext()
+
+    def around_block(self, pool: "Compute") -> AbstractContextManager[None]:
+        """Return a context that is entered and left with each `with` block of the pool, on the thread of the block.
+
+        The pool may have been open before, and may be closed before the block ends. An `async with` block does not
+        enter it: its thread runs other coroutines, too.
+        """
         return nullcontext()

@@ -109,7 +109,7 @@ def test_map_with_a_buffer_reads_no_further_than_it(pool: sky.Compute, chunksize
         assert len(read) == 3 * chunksize
         assert [next(results) for _ in range(10)] == list(range(10))
         assert len(read) <= 10 + 4 * chunksize
-        results.close()  # type: ignore[attr-defined]  # it is a generator, as the standard library's is
+        results.close()  # type: ignore[attr-defined]  # as that of the standard library has
 
 
 def test_closing_the_results_of_a_map_stops_the_calls_that_are_left(pool: sky.Compute, tmp_path: Path) -> None:
@@ -117,6 +117,26 @@ def test_closing_the_results_of_a_map_stops_the_calls_that_are_left(pool: sky.Co
         results = executor.map(tasks.heartbeat.fn, [str(tmp_path / "beat")] * 20, [0.01, *[600.0] * 19])
         next(results)
         results.close()  # type: ignore[attr-defined]  # as above
+
+
+@pytest.mark.parametrize("settings", [{}, {"chunksize": 2}, {"buffersize": 4}])
+def test_closing_the_results_of_a_map_before_the_first_one_stops_its_calls(
+    pool: sky.Compute, tmp_path: Path, settings: Any
+) -> None:
+    beat = tmp_path / "beat"
+    with pool.executor() as executor:
+        results = executor.map(tasks.heartbeat.fn, [str(beat)] * 20, [600.0] * 20, **settings)
+        wait_for(beat.exists, "a call to run")
+        results.close()  # type: ignore[attr-defined]  # as above
+        assert list(results) == []
+    assert stands_still(beat)
+
+
+def test_map_whose_results_are_not_wanted_runs_its_calls(pool: sky.Compute, tmp_path: Path) -> None:
+    paths = [tmp_path / str(number) for number in range(10)]
+    with pool.executor() as executor:
+        executor.map(Path.touch, paths)
+    assert all(path.exists() for path in paths)
 
 
 def test_map_raises_the_first_error_with_its_item_and_stops_the_others(pool: sky.Compute) -> None:
@@ -174,6 +194,28 @@ def test_interrupt_in_a_block_stops_its_calls(pool: sky.Compute, tmp_path: Path)
         executor.submit(tasks.heartbeat.fn, str(beat), 600)
         threading.Event().wait()
     wait_for(lambda: stands_still(beat), "the task to stop")
+
+
+def test_call_that_would_be_sent_after_an_interrupt_is_cancelled(pool: sky.Compute) -> None:
+    """Calls of a map that a series has not run are sent again as it ends."""
+    executor = pool.executor()
+    executor.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
+    future: sky.TaskFuture[Any] = sky.TaskFuture()
+    executor._track_unsent(future)
+    assert future.cancelled()
+
+
+def test_call_that_is_being_sent_at_a_shutdown_is_cancelled(pool: sky.Compute) -> None:
+    own = pool.executor()
+
+    class ShutsDown:
+        def __reduce__(self) -> tuple[Any, ...]:
+            own.shutdown(wait=False, cancel_futures=True)
+            return int, ("600",)
+
+    future = own.submit(time.sleep, ShutsDown())  # type: ignore[arg-type]  # it arrives as a number
+    own.shutdown()
+    assert future.cancelled()
 
 
 def test_call_that_cannot_be_pickled_fails_in_its_future(executor: Executor) -> None:

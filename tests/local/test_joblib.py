@@ -16,9 +16,11 @@ import joblib
 import numpy as np
 import pytest
 from joblib import Parallel, delayed
+from joblib.parallel import AutoBatchingMixin, BatchedCalls, SequentialBackend
 
 import skyward as sky
-from skyward.pool.joblib_backend import keep_known_warnings
+from skyward.pool.joblib_backend import backend_class, keep_known_warnings
+from skyward.pool.joblib_batches import BatchSender, JoblibBatch
 from tests.local import tasks
 from tests.local.pools import blob_bytes_sent
 from tests.local.test_stopping import stands_still
@@ -57,9 +59,26 @@ def rank() -> int:
     return sky.instance_info().node
 
 
-def numbers_until(most: int, error: Exception) -> Iterator[int]:
+def numbers_until(most: int, error: BaseException) -> Iterator[int]:
     yield from range(most)
     raise error
+
+
+offset = 0
+offsets = [0]
+
+
+def plus_offset(number: int) -> int:
+    return number + offset
+
+
+def plus_first_offset(number: int) -> int:
+    return number + offsets[0]
+
+
+def batch_of(*numbers: int) -> JoblibBatch:
+    calls: list[Any] = [(square, (number,), {}) for number in numbers]
+    return JoblibBatch(BatchedCalls(calls, (SequentialBackend(nesting_level=1), None)), lambda _: None)
 
 
 # Results, and the order in which they arrive.
@@ -139,6 +158,43 @@ def test_parallel_object_is_used_again(on_pool: sky.Compute) -> None:
         assert parallel(delayed(square)(number) for number in range(5)) == [0, 1, 4, 9, 16]
 
 
+def test_batches_of_one_task_get_their_results_while_functions_become_known(pool: sky.Compute) -> None:
+    """The functions become too many between two steps of a thread."""
+    sender = BatchSender(pool, 0, 1, None, lambda _: None, merges=True)
+    batches = [batch_of(1, 2), batch_of(3, 4)]
+    for batch in batches:
+        sender.submit(batch)
+    sender._seconds = 1e-6
+    sender._most = None
+    task = sender._next(hurry=True)
+    assert task is not None
+    assert task.batches == batches
+    sender._runners = {-number: batches[0].runner for number in range(16)}
+    sender._send(task)
+    assert [batch.results() for batch in batches] == [[1, 4], [9, 16]]
+    sender.end()
+
+
+def test_run_time_that_becomes_known_meanwhile_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Callbacks set it on their thread while the first batches are sent."""
+    monkeypatch.setattr(AutoBatchingMixin, "compute_batch_size", lambda _: 2)
+    assert backend_class()().compute_batch_size() == 2
+
+
+def test_missing_results_are_an_error(pool: sky.Compute) -> None:
+    sender = BatchSender(pool, 0, 1, None, lambda _: None, merges=True)
+    batch = batch_of(1, 2)
+    sender.submit(batch)
+    sender._most = None
+    task = sender._next(hurry=False)
+    assert task is not None
+    task.future.set_result([1])
+    batch.sent(task, 0)
+    with pytest.raises(RuntimeError, match="A task of 2 calls of joblib returned 1 results"):
+        batch.results()
+    sender.end()
+
+
 # Errors, timeouts and interrupts.
 
 
@@ -162,6 +218,23 @@ def test_error_of_the_iterable_is_raised(on_pool: sky.Compute) -> None:
     for most in (0, 3, 100):
         with pytest.raises(LookupError, match="no more"):
             Parallel()(delayed(square)(number) for number in numbers_until(most, LookupError("no more")))
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt("stop")])
+@pytest.mark.parametrize("return_as", ["list", "generator", "generator_unordered"])
+def test_exit_of_the_iterable_is_raised(pool: sky.Compute, error: BaseException, return_as: str) -> None:
+    raised: list[BaseException] = []
+
+    def use() -> None:
+        for most in (0, 3, 100):
+            with pytest.raises(type(error)) as caught, joblib.parallel_config("skyward", pool=pool):
+                list(Parallel(return_as=return_as)(delayed(square)(number) for number in numbers_until(most, error)))
+            raised.append(caught.value)
+
+    thread = threading.Thread(target=use, daemon=True)
+    thread.start()
+    wait_for(lambda: not thread.is_alive(), "the calls to fail")
+    assert raised == [error] * 3
 
 
 @pytest.mark.parametrize("position", [0, 30])
@@ -337,6 +410,47 @@ def test_other_filters_are_sent_as_one_list() -> None:
     assert shared == [known, unknown, either]
 
 
+@pytest.mark.parametrize("function", [plus_offset, plus_first_offset])
+def test_calls_see_globals_as_they_are_when_their_batch_is_sent(on_pool: sky.Compute, function: Any) -> None:
+    """Joblib reads ahead as many items as there are slots, so pairs of calls see the same."""
+
+    def calls() -> Iterator[Any]:
+        global offset
+        for number in range(40):
+            offset = offsets[0] = number // 2 * 1000
+            yield delayed(function)(number)
+
+    results = Parallel(batch_size=1)(calls())
+    assert results == [number + number // 2 * 1000 for number in range(40)]
+
+
+@pytest.mark.parametrize("position", [0, 30])
+def test_decorated_function_runs_unless_it_has_settings(on_pool: sky.Compute, position: int) -> None:
+    """The thread of the callbacks sends the later ones."""
+    decorated = sky.function(square)
+    calls = [delayed(decorated)(number) for number in range(position)]
+    assert Parallel(batch_size=1)(calls) == [number * number for number in range(position)]
+    for limited in (
+        sky.function(timeout=60)(square),
+        sky.function(retries=1)(square),
+        sky.function(capabilities=["gpu"])(square),
+    ):
+        with pytest.raises(sky.UsageError, match=r"cannot keep .* of `square`.*`pool\.map\(square, items\)`"):
+            Parallel(batch_size=1)([*calls, delayed(limited)(1)])
+
+
+def test_decorated_method_runs_with_its_object(on_pool: sky.Compute) -> None:
+    class Line:
+        slope = 3
+
+        @sky.function
+        def at(self, x: int) -> int:
+            return self.slope * x
+
+    line = Line()
+    assert Parallel()(delayed(line.at)(x) for x in range(3)) == [0, 3, 6]
+
+
 # Which pool.
 
 
@@ -487,11 +601,24 @@ def test_plugin_changes_nothing_without_a_block() -> None:
     pool = sky.Compute(provider="local", plugins=[sky.plugins.joblib()])
     pool.open()
     try:
+        with pool:
+            assert os.getpid() not in Parallel(n_jobs=-1)(delayed(os.getpid)() for _ in range(4))
+        pool.open()
         assert type(joblib.parallel.get_active_backend()[0]).__name__ == "LokyBackend"
         with joblib.parallel_config("skyward", pool=pool):
             assert os.getpid() not in Parallel()(delayed(os.getpid)() for _ in range(4))
     finally:
         pool.close()
+
+
+def test_plugin_leaves_its_thread_though_another_one_has_closed_the_pool() -> None:
+    with sky.Compute(provider="local", plugins=[sky.plugins.joblib()]) as pool:
+        thread = threading.Thread(target=pool.close)
+        thread.start()
+        thread.join()
+        with pytest.raises(sky.PoolClosedError):
+            Parallel(n_jobs=-1)(delayed(square)(number) for number in range(4))
+    assert type(joblib.parallel.get_active_backend()[0]).__name__ == "LokyBackend"
 
 
 def test_coroutines_name_the_backend_on_the_thread_that_uses_it() -> None:

@@ -2,9 +2,11 @@
 
 import asyncio
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import joblib
 import pytest
 
 import skyward as sky
@@ -58,6 +60,22 @@ def test_coroutines_that_a_function_returns_are_awaited(pool: sky.Compute, chunk
     with pytest.raises(ZeroDivisionError) as caught:
         pool.map(lambda number: halve(number), [3, 0, 1], chunksize=chunksize)
     assert caught.value.__notes__ == ["It was raised for item 1: 0."]
+
+
+@SIZES
+@pytest.mark.parametrize(
+    "function",
+    [lambda x: tasks.add(x, 1), lambda x: tasks.add(x, 1) & tasks.add(x, 2), partial(tasks.add, 1)],
+    ids=["call", "group", "partial"],
+)
+def test_calls_that_have_not_run_are_no_results(pool: sky.Compute, chunksize: int, function: Any) -> None:
+    message = r"has not run, `.*add\(\.\.\.\).*`, and a node has no pool.* `\.local\(\.\.\.\)` of its function"
+    with pytest.raises(sky.NotPicklableError, match=message):
+        pool.map(function, range(7), chunksize=chunksize)
+    with pytest.raises(sky.NotPicklableError, match=message), joblib.parallel_config("skyward", pool=pool):
+        joblib.Parallel()(joblib.delayed(function)(number) for number in range(7))
+    with pytest.raises(sky.NotPicklableError, match=message):
+        pool.executor().submit(function, 1).result()
 
 
 @SIZES

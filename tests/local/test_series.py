@@ -334,8 +334,19 @@ def test_closing_the_results_stops_all_calls(pool: sky.Compute, of_20: None, tmp
     with pool.executor() as executor:
         results = executor.map(beat_shortly, [str(beat)] * 100_000)
         next(results)
-        results.close()  # type: ignore[attr-defined]  # it is a generator, as the standard library's is
+        results.close()  # type: ignore[attr-defined]  # as that of the standard library has
     wait_for(lambda: stands_still(beat), "the calls to stop")
+
+
+def test_closing_the_results_before_the_first_one_stops_all_calls(
+    pool: sky.Compute, of_20: None, tmp_path: Path
+) -> None:
+    beat = tmp_path / "beat"
+    with pool.executor() as executor:
+        results = executor.map(tasks.heartbeat.fn, [str(beat)] * MANY, [600] * MANY)
+        wait_for(beat.exists, "a call to run")
+        results.close()  # type: ignore[attr-defined]  # as above
+    assert stands_still(beat)
 
 
 def test_interrupt_stops_all_calls(pool: sky.Compute, of_20: None, tmp_path: Path) -> None:
@@ -399,3 +410,8 @@ def test_limit_of_the_pool_ends_a_call_and_not_a_series(limited: sky.Compute, of
     with pytest.raises(sky.TaskTimeoutError) as caught:
         limited.map(time.sleep, [*[0.0] * 50, 60.0, *[0.0] * 50])
     assert caught.value.__notes__ == ["It was raised for one of the items 40 to 59, which ran in one task."]
+
+
+def test_limit_of_the_pool_is_for_each_call_of_a_chunk(limited: sky.Compute) -> None:
+    assert limited.map(time.sleep, [0.1] * 10, chunksize=10) == [None] * 10
+    assert list(limited.executor().map(time.sleep, [0.1] * 10, chunksize=10)) == [None] * 10

@@ -199,10 +199,11 @@ def encode_result(value: object, name: str = "the result") -> tuple[bytes, list[
     """Return pickle and buffers of a task's result. Plain pickle is tried first, because most results are plain data.
 
     Raises:
-        NotPicklableError: see `pack`.
+        NotPicklableError: see `pack`; or it is a call that has not run, or a list that begins with one.
     """
     if type(value) in _PLAIN:
         return pickle.dumps(value, protocol=5), []
+    _refuse_unrun(value, name)
     if (kept := stand_in(value)) is not None:
         value = kept
     buffers: list[pickle.PickleBuffer] = []
@@ -214,6 +215,15 @@ def encode_result(value: object, name: str = "the result") -> tuple[bytes, list[
         buffers.clear()
         data = dumps(value, buffers.append, name, "back from the node")
     return data, [buffer.raw() for buffer in buffers]
+
+
+def _refuse_unrun(value: Any, name: str) -> None:
+    part = value[0] if type(value) is list and value else value
+    if getattr(type(part), "__sky_unrun__", False):
+        raise NotPicklableError(
+            f"{name} {'is' if part is value else 'has'} a call that has not run, `{part.text}`, and a node has no pool "
+            "to run it: run it in the task, with `.local(...)` of its function."
+        )
 
 
 def outgoing(data: bytes, views: Sequence[memoryview], *, as_is: bool = False) -> Outgoing:

@@ -3,6 +3,7 @@
 import importlib.metadata
 import pickle
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -34,7 +35,9 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
         (Joblib(), ("joblib==1.6.0", "threadpoolctl==3.8.0")),
         (Joblib(version="1.5.2"), ("joblib==1.5.2", "threadpoolctl==3.8.0")),
         (Sklearn(), ("scikit-learn==1.9.1", "joblib==1.6.0")),
+        (Joblib(version="latest"), ("joblib", "threadpoolctl==3.8.0")),
         (Sklearn(version=">=1.8"), ("scikit-learn>=1.8", "joblib==1.6.0")),
+        (Sklearn(version="latest"), ("scikit-learn", "joblib==1.6.0")),
     ],
 )
 def test_nodes_get_the_versions_of_the_client_unless_one_is_given(
@@ -50,11 +53,27 @@ def test_package_that_the_client_lacks_is_refused_or_taken_in_any_version(instal
     del installed["threadpoolctl"]
     assert Joblib().image(sky.Image(), sky.Spec()).pip == ("joblib==1.6.0", "threadpoolctl")
     del installed["joblib"]
-    assert Joblib(version="1.5.2").image(sky.Image(), sky.Spec()).pip == ("joblib==1.5.2", "threadpoolctl")
-    with pytest.raises(sky.SpecError, match=r"^The plugin needs joblib on this machine too: `pip install joblib`\.$"):
+    for plugin in (Joblib(), Joblib(version="1.5.2"), Sklearn()):
+        with pytest.raises(
+            sky.SpecError, match=r"^The plugin needs joblib on this machine too: `pip install joblib`\.$"
+        ):
+            plugin.image(sky.Image(), sky.Spec())
+
+
+@pytest.mark.parametrize(("here", "is_old"), [("0.17.0", True), ("1.4.2", True), ("1.5.0", False), ("1.10.0", False)])
+def test_old_joblib_of_the_client_is_refused_before_nodes_are_rented(
+    installed: dict[str, str], here: str, is_old: bool
+) -> None:
+    installed["joblib"] = here
+    if not is_old:
+        assert f"joblib=={here}" in Joblib().image(sky.Image(), sky.Spec()).pip
+        return
+    with pytest.raises(sky.SpecError, match=rf"needs joblib 1\.5 or newer, but {here} is installed"):
         Joblib().image(sky.Image(), sky.Spec())
 
 
-def test_version_must_be_text() -> None:
-    with pytest.raises(sky.SpecError, match="version"):
-        Joblib(version=1.5)  # type: ignore[arg-type]  # what is tested
+@pytest.mark.parametrize("version", [1.5, "", "newest", "==latest"])
+@pytest.mark.parametrize("kind", [Joblib, Sklearn])
+def test_version_must_be_one(kind: Any, version: Any) -> None:
+    with pytest.raises(sky.SpecError, match="version must be a version"):
+        kind(version=version)
