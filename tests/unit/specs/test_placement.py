@@ -59,7 +59,7 @@ class World:
                 self.tasks.handle(RankJoined(rank, 1, group, resources), 0.0)
 
     def choose(self, where: Several, needs: Needs = NOTHING) -> tuple[int, ...] | None:
-        return chosen_ranks("p", where, needs, self.table, self.tasks)
+        return chosen_ranks("p", where, needs, 1, self.table, self.tasks)
 
     def send(self, ranks: tuple[int, ...] | None) -> list[int]:
         effects = self.tasks.handle(Broadcast(self.tasks.number(), ranks=ranks), 0.0)
