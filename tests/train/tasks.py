@@ -155,7 +155,7 @@ def fit_parts(method: str, lengths: list[int]) -> int:
 
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse")
-    length = lengths[jax.process_index()]
+    length: int = lengths[jax.process_index()]
     inputs, outputs = numpy.ones((length, 4)), numpy.ones((length, 1))
     equal = inputs[:4], outputs[:4]
     match method:
