@@ -5,6 +5,7 @@ the default in a `with` block.
 """
 
 import importlib.metadata
+import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -42,7 +43,8 @@ class _Parallel(Plugin):
             SpecError: the client does not have the first package, and no version is given.
         """
         first, *others = self.packages
-        wanted = [_requirement(first, self.version), *map(_like_here, others)]
+        theirs = [package for package in others if not any(map(_pin(package).match, image.pip))]
+        wanted = [_requirement(first, self.version), *map(_like_here, theirs)]
         return replace(image, pip=(*image.pip, *(each for each in wanted if each not in image.pip)))
 
     def around_pool(self, pool: "Compute") -> AbstractContextManager[None]:
@@ -95,6 +97,7 @@ class Sklearn(_Parallel):
     """
 
     name = "sklearn"
+    after = frozenset({"joblib"})  # whose version counts
     packages = ("scikit-learn", "joblib")
 
     version: str | None = None
@@ -127,6 +130,11 @@ def _like_here(package: str) -> str:
         return f"{package}=={importlib.metadata.version(package)}"
     except importlib.metadata.PackageNotFoundError:
         return package
+
+
+def _pin(package: str) -> re.Pattern[str]:
+    """Return a pattern of requirements that say which versions of a package are wanted."""
+    return re.compile(rf"\s*{package}\s*(\[[^]]*\]\s*)?[(<>=!~@]", re.IGNORECASE)
 
 
 @contextmanager

@@ -64,13 +64,14 @@ def test_plugin_is_a_value_whose_half_on_nodes_takes_its_settings(plugin: Plugin
 
 
 def test_collectives_are_formed_by_one_framework() -> None:
-    together = Requires(executor="process", together=True)
+    together = Requires(executor="process", together=True, same_devices=True)
     assert Torch().requires() == replace(together, procs_per_node="auto")
     assert Accelerate(restarts=2).requires() == replace(together, procs_per_node="auto", restarts=2)
     assert Jax().requires() == replace(together, procs_per_node=1)
     assert Keras().requires() == Requires()
     names = [plugin.name for plugin in Spec(plugins=[Keras(), Accelerate(), Torch()]).plugins]
-    assert names.index("torch") < names.index("accelerate")
+    assert names.index("torch") < names.index("accelerate") < names.index("keras")
+    assert _image(Keras(backend="torch"), Accelerate()).pip == ("torch", "accelerate", "keras")
     assert names.index("torch") < names.index("keras")
 
 
