@@ -235,25 +235,21 @@ class Agent:
         self._shutdown_over.wait()
 
     def _start_slot(self) -> None:
-        def serve() -> None:
-            if self._processes:
-                slot = ProcessSlot(
-                    self._node,
-                    len(self._children),
-                    self.emit,
-                    self.store,
-                    lambda: self._info,
-                    self.cluster.ask,
-                    (self._plugins, self._prepare.parts),
-                    self._slot_started,
-                    self._slot_unfit,
-                )
-                self._children.append(slot)
-                self._executor.serve(slot)
-            else:
-                self._executor.serve(self._thread_slot())
-
-        Thread(target=serve, name="skyward-slot", daemon=True).start()
+        if self._processes:  # made here, on one thread: each has an index of its own
+            slot = ProcessSlot(
+                self._node,
+                len(self._children),
+                self.emit,
+                self.store,
+                lambda: self._info,
+                self.cluster.ask,
+                (self._plugins, self._prepare.parts),
+                self._slot_started,
+                self._slot_unfit,
+            )
+            self._children.append(slot)
+        make = (lambda: slot) if self._processes else self._thread_slot
+        Thread(target=lambda: self._executor.serve(make()), name="skyward-slot", daemon=True).start()
 
     # Callbacks of the executor.
 

@@ -122,7 +122,7 @@ def test_collective_of_nodes_with_and_without_gpus_is_refused(plugin: Any) -> No
     with pytest.raises(sky.SpecError, match=r"^Only some specs of the pool have an accelerator, but with plugin '"):
         resolve(plugin)
     resolve(Torch(backend="gloo"))
-    alternatives = [replace(each, plugins=[plugin]) for each in (gpu, cpu)]
+    alternatives = [replace(each, plugins=(plugin,)) for each in (gpu, cpu)]
     resolve_groups(alternatives, None, {})
 
 

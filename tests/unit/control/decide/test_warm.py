@@ -58,9 +58,9 @@ def test_machine_that_a_plugin_has_changed_is_for_pools_with_an_equal_one() -> N
     """A pool without MIG would get a divided GPU."""
     mig, same, other = (sky.plugins.mig(profile=profile) for profile in ("1g.10gb", "1g.10gb", "2g.20gb"))
     plain, torch = Spec(accelerator="A100"), Spec(accelerator="A100", plugins=[sky.plugins.torch()])
-    divided = replace(plain, plugins=[mig])
+    divided = replace(plain, plugins=(mig,))
     assert needs_same_machines(plain, torch)
-    assert needs_same_machines(divided, replace(torch, plugins=[sky.plugins.torch(), same]))
-    for spec in (plain, torch, replace(plain, plugins=[other])):
+    assert needs_same_machines(divided, replace(torch, plugins=(sky.plugins.torch(), same)))
+    for spec in (plain, torch, replace(plain, plugins=(other,))):
         assert not needs_same_machines(divided, spec)
         assert not needs_same_machines(spec, divided)
