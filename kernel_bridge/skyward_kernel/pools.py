@@ -19,8 +19,12 @@ from skyward.frontends.configuration import (
     Nodes,
     NodesLike,
     OptionFields,
+    Options,
+    Spec,
+    compute_fields,
     configured_values,
     field_paths,
+    resolve_groups,
 )
 from skyward.frontends.views import notify
 from skyward_kernel.orphans import orphan_notes
@@ -35,6 +39,8 @@ DEFAULT_POOL: Final = "default"
 """Name of the pool of cells that do not name one."""
 
 _OPTIONS = OptionFields.__optional_keys__
+_AS_ASKED = ("groups", "nodes", "provider")
+"""Properties on which plugins have no influence, or which are compared in their own ways."""
 
 type Asked = Mapping[str, Any]
 """Requested properties of a pool, by path, as `compute_fields` takes them."""
@@ -434,6 +440,7 @@ class PoolManager:
 
     def _refuse_differences(self, name: str, resident: _Resident, asked: Asked) -> None:
         has = {path: _current(resident, path) for path in asked}
+        asked = _resolved(resident.compute, asked)
         differing = [path for path in asked if not _same(path, has[path], asked[path])]
         if not differing:
             return
@@ -469,12 +476,19 @@ def _taken(name: str) -> UsageError:
 
 def _asked_of(compute: "Compute") -> Asked:
     """Return the properties to request for a pool like this one."""
-    asked = {name: getattr(compute.options, name) for name in _OPTIONS}
     if len(compute.groups) > 1:
-        asked["groups"] = compute.groups
-    else:
-        asked |= {field.name: getattr(compute.spec, field.name) for field in fields(compute.spec)}
-    return field_paths(asked)
+        return field_paths({**_option_values(compute), "groups": compute.groups})
+    return _properties(compute)
+
+
+def _properties(compute: "Compute") -> Asked:
+    """Return all properties of a pool whose nodes are of its first spec."""
+    spec = {field.name: getattr(compute.spec, field.name) for field in fields(compute.spec)}
+    return field_paths({**_option_values(compute), **spec})
+
+
+def _option_values(compute: "Compute") -> dict[str, Any]:
+    return {name: getattr(compute.options, name) for name in _OPTIONS}
 
 
 def _works(compute: "Compute") -> bool:
@@ -495,10 +509,25 @@ def _current(resident: _Resident, path: str) -> Any:
         return resident.compute.requested_nodes
     if path == "provider":
         return tuple(spec.provider for specs in resident.compute.groups.values() for spec in specs)
+    return _field(resident.compute.spec, resident.compute.options, path)
+
+
+def _field(spec: Spec, options: Options, path: str) -> Any:
     group, dot, name = path.partition(".")
-    compute = resident.compute
-    owner: object = compute.options if group in _OPTIONS else compute.spec
+    owner: object = options if group in _OPTIONS else spec
     return getattr(getattr(owner, group), name) if dot else getattr(owner, path)
+
+
+def _resolved(compute: "Compute", asked: Asked) -> Asked:
+    """Return requested properties as the pool would have them: with what its plugins add, such as packages."""
+    own = [path for path in asked if path not in _AS_ASKED]
+    try:
+        fields = compute_fields({**_properties(compute), **{path: asked[path] for path in own}})
+        resolved = resolve_groups((), None, fields)
+    except SpecError:  # no pool could have them, and so this one differs
+        return asked
+    ((spec,),) = resolved.groups.values()
+    return {**asked, **{path: _field(spec, resolved.options, path) for path in own}}
 
 
 def _same(path: str, has: object, asked: object) -> bool:

@@ -57,6 +57,10 @@ _SECONDS: Final = frozenset({
 """Fields in seconds, which may be written as durations: `ttl = "10m"`."""
 
 
+_MAY_HAVE_SECRETS: Final = ("plugins", "image.env", "image.shell_vars", "image.pip", "image.pip_indexes")
+"""Fields whose values errors do not show."""
+
+
 def is_of_nodes(path: str) -> bool:
     """Return whether a field describes nodes, and so may differ by group, rather than the pool as a whole."""
     return path in _KNOWN and _OWNERS.get(path, Options) is not Options
@@ -94,7 +98,8 @@ def read_field(path: str, raw: Any, folder: Path) -> Any:
     try:
         return getattr(owner(**{name: _prepared(path, raw, folder)}), name)
     except (TypeError, AttributeError):
-        raise SpecError(f"{name} cannot be {raw!r}.") from None
+        value = f"a value of type {_kind(raw)} with items like these" if path in _MAY_HAVE_SECRETS else repr(raw)
+        raise SpecError(f"{name} cannot be {value}.") from None
 
 
 def _prepared(path: str, raw: Any, folder: Path) -> Any:
@@ -105,9 +110,13 @@ def _prepared(path: str, raw: Any, folder: Path) -> Any:
         case "nodes", Mapping():
             return Nodes(**raw)
         case "plugins", list():
-            return [make_plugin(each) if isinstance(each, str) else each for each in raw]
+            return [each for item in raw for each in _listed(item)]
         case "plugins", Mapping():
-            return [_plugin(name, given) for name, given in raw.items() if given is not False]
+            return _of_table(raw)
+        case "plugins", _:
+            raise SpecError(
+                f"plugins must be a list, as in `plugins = ['torch']`, or a table, but it is of type {_kind(raw)}."
+            )
         case "volumes", list():
             return [Volume(**each) for each in raw]
         case "image.pip_indexes", list():
@@ -119,13 +128,34 @@ def _prepared(path: str, raw: Any, folder: Path) -> Any:
     return raw
 
 
+def _listed(item: object) -> list[Plugin]:
+    """Return the plugins of an item of a list: a name, or a table as in `plugins = ["torch", {mig = {...}}]`."""
+    if isinstance(item, str):
+        return [make_plugin(item)]
+    if not isinstance(item, Mapping):
+        raise SpecError(f"plugins must have names and tables of plugins, but it has a value of type {_kind(item)}.")
+    return _of_table(item)
+
+
+def _of_table(table: Mapping[str, object]) -> list[Plugin]:
+    return [_plugin(name, given) for name, given in table.items() if given is not False]
+
+
 def _plugin(name: str, given: object) -> Plugin:
-    """Return a plugin from its entry in a table: `torch = true`, or `torch = {backend = "gloo"}`."""
+    """Return a plugin from its entry in a table: `torch = true`, or `torch = {backend = "gloo"}`.
+
+    Raises:
+        SpecError: it is neither. The error does not show it, since settings may have secrets.
+    """
     if given is True:
         return make_plugin(name)
     if not isinstance(given, Mapping):
-        raise SpecError(f"plugins.{name} must be true, or a table of its settings, but got {given!r}.")
+        raise SpecError(f"plugins.{name} must be true, or a table of its settings, but it is of type {_kind(given)}.")
     return make_plugin(name, given)
+
+
+def _kind(value: object) -> str:
+    return type(value).__name__
 
 
 def _seconds(path: str, raw: str) -> float:

@@ -8,7 +8,7 @@ from skyward.control.act.machines.offers import provider_config
 from skyward.plugins.registry import make_plugin, plugin_names
 from skyward.providers.protocol import ExecAccess, LocalAccess, SSHAccess, provider_names
 from skyward.scaling.registry import POLICIES
-from skyward.specs import FrozenMap, Image, Needs, Nodes, NodesLike, OptionFields, Options, Spec
+from skyward.specs import FrozenMap, Image, Needs, Nodes, NodesLike, OptionFields, Options, Spec, resolve_groups
 from skyward.specs.paths import compute_fields, field_paths
 from skyward.specs.placement import On, target_of
 from skyward.specs.retries import Retries
@@ -46,6 +46,7 @@ __all__ = [
     "plugin_names",
     "provider_config",
     "provider_names",
+    "resolve_groups",
     "resource_map",
     "shown",
     "target_of",

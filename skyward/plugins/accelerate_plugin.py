@@ -65,6 +65,7 @@ class Accelerate(Plugin):
         return Requires(
             executor="process",
             together=True,
+            same_devices=True,
             procs_per_node=self.procs_per_node,
             restarts=self.restarts,
             meeting_timeout=self.meeting_timeout,

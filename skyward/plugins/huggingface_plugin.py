@@ -89,7 +89,7 @@ class HuggingFace(Plugin):
         fetched = [f"fetch {kind} {shlex.quote(name)}\n" for kind, name in self._repositories()]
         if self.token is not None or not fetched:
             return ()
-        return (PluginStep("huggingface", "".join([self._home(), _commands(), *fetched])),)
+        return (PluginStep("huggingface", "".join([self._home(spec), _commands(), *fetched])),)
 
     def settings(self) -> Mapping[str, Any]:
         """Return the token, the cache, and what the node has to fetch with them."""
@@ -101,9 +101,9 @@ class HuggingFace(Plugin):
         yield from (("model", name) for name in self.models)
         yield from (("dataset", name) for name in self.datasets)
 
-    def _home(self) -> str:
-        """Return shell text that sets the directory of the cache."""
-        if self.cache is None:
+    def _home(self, spec: "Spec") -> str:
+        """Return shell text that sets the directory of the cache, unless the user has set the variable for it."""
+        if self.cache is None or "HF_HOME" in spec.image.env:
             return ""
         below_home = self.cache.removeprefix("~/")
         start = "" if below_home == self.cache else '"$HOME"/'

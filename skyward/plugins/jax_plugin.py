@@ -63,6 +63,7 @@ class Jax(Plugin):
         return Requires(
             executor="process",
             together=True,
+            same_devices=True,
             procs_per_node=self.procs_per_node,
             restarts=self.restarts,
             meeting_timeout=self.meeting_timeout,

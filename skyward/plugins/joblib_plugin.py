@@ -48,7 +48,8 @@ class _Parallel(Plugin):
         if re.match(r"0\.|1\.[0-4](\D|$)", here := importlib.metadata.version("joblib")):
             raise SpecError(f"A pool needs joblib 1.5 or newer, but {here} is installed: update joblib.")
         wanted = _like_here(first) if self.version is None else versioned(first, self.version)
-        return with_packages(image, wanted, *map(_like_here, others))
+        theirs = [package for package in others if not any(map(_pin(package).match, image.pip))]
+        return with_packages(image, wanted, *map(_like_here, theirs))
 
     def around_block(self, pool: "Compute") -> AbstractContextManager[None]:
         """Make the backend joblib's default in a `with` block of the pool, on its thread.
@@ -100,6 +101,7 @@ class Sklearn(_Parallel):
     """
 
     name = "sklearn"
+    after = frozenset({"joblib"})  # whose version counts
     packages = ("scikit-learn", "joblib")
 
     version: str | None = None
@@ -114,6 +116,11 @@ def _like_here(package: str) -> str:
         return f"{package}=={importlib.metadata.version(package)}"
     except importlib.metadata.PackageNotFoundError:
         return package
+
+
+def _pin(package: str) -> re.Pattern[str]:
+    """Return a pattern of requirements that say which versions of a package are wanted."""
+    return re.compile(rf"\s*{package}\s*(\[[^]]*\]\s*)?[(<>=!~@]", re.IGNORECASE)
 
 
 @contextmanager

@@ -38,7 +38,7 @@ class Keras(Plugin):
     """
 
     name = "keras"
-    after = frozenset({"jax", "torch"})
+    after = frozenset({"accelerate", "jax", "torch"})
     on_node = "skyward.plugins.nodes.keras_node:KerasNode"
 
     backend: KerasBackend = "jax"

@@ -55,7 +55,8 @@ class Mig(Plugin):
 
     The set-up of a machine enables MIG on as many of its GPUs as `accelerator` counts, and creates as many instances
     as fit next to those that exist. Nothing is ever destroyed: they may belong to a pool that runs. On a machine that
-    outlives the pool they stay until it is restarted, or until `nvidia-smi mig -dci` and `nvidia-smi mig -dgi`.
+    outlives the pool they stay until it is restarted, or until `nvidia-smi mig -dci` and `nvidia-smi mig -dgi`; a warm
+    machine is taken over by pools with the same profile only.
     It needs root, or sudo without a password, where something is missing. Containers rarely allow it.
 
     Attributes:
@@ -71,6 +72,7 @@ class Mig(Plugin):
 
     name = "mig"
     excludes = frozenset({"mps"})
+    changes_machine = True
     on_node = "skyward.plugins.nodes.mig_node:MigOnNode"
 
     profile: str

@@ -86,6 +86,7 @@ class Torch(Plugin):
         return Requires(
             executor="process",
             together=True,
+            same_devices=self.backend is None,
             procs_per_node=self.procs_per_node,
             restarts=self.restarts,
             meeting_timeout=self.meeting_timeout,

@@ -38,6 +38,8 @@ class Requires(Value):
         executor: "process" if each task must have a process of its own; None for any executor.
         together: True if the members of a broadcast work together: none may be missing, and all end with one.
         accelerator: True if each node must have an accelerator.
+        same_devices: True if members that work together need devices of one kind: no pool may have accelerators on
+            some nodes only.
         procs_per_node: processes of each node that work together: a number, or "auto" for one per accelerator, or one
             on a node without any; None for one.
         restarts: times that a broadcast of functions that work together is run again after one of them was lost.
@@ -50,6 +52,7 @@ class Requires(Value):
     executor: Literal["process"] | None = None
     together: bool = False
     accelerator: bool = False
+    same_devices: bool = False
     procs_per_node: int | Literal["auto"] | None = None
     restarts: int = 0
     meeting_timeout: float = 60.0
@@ -58,6 +61,7 @@ class Requires(Value):
         choice(self.executor, "executor", Literal["process"], optional=True)
         of_type(self.together, "together", bool, "together=True")
         of_type(self.accelerator, "accelerator", bool, "accelerator=True")
+        of_type(self.same_devices, "same_devices", bool, "same_devices=True")
         if self.procs_per_node != "auto" and self.procs_per_node is not None:
             if isinstance(self.procs_per_node, str):
                 raise SpecError(
@@ -79,6 +83,8 @@ class Plugin(Value):
         after: names of plugins that come first, if the pool has them.
         excludes: names of plugins that the pool must not have.
         requirement: the package that provides the plugin, which nodes need too; None for those of Skyward.
+        changes_machine: True if `steps` changes the machine for all later pools, so that none without an equal plugin
+            may take it over while it is warm.
         on_node: path of the part that runs on nodes, `"package.module:Class"`, whose instances are made from
             `settings`; see `OnNode`. None if nothing runs there.
 
@@ -96,6 +102,7 @@ class Plugin(Value):
     after: ClassVar[frozenset[str]] = frozenset()
     excludes: ClassVar[frozenset[str]] = frozenset()
     requirement: ClassVar[str | None] = None
+    changes_machine: ClassVar[bool] = False
     on_node: ClassVar[str | None] = None
 
     def requires(self) -> Requires:

@@ -30,7 +30,8 @@ def ordered(plugins: Sequence[object]) -> tuple[Plugin, ...]:
             )
             if isinstance(plugin, str) and plugin.isidentifier():
                 fix = f"names are for `skyward.toml`; write `sky.plugins.{plugin}()`"
-            raise SpecError(f"plugins has {shown(plugin)}, which is not a plugin: {fix}.")
+            what = shown(plugin) if isinstance(plugin, str | type) else f"a value of type {type(plugin).__name__}"
+            raise SpecError(f"plugins has {what}, which is not a plugin: {fix}.")  # others may have secrets
         if plugin.name in found:
             raise SpecError(f"plugins has {plugin.name!r} twice: keep one of them.")
         found[plugin.name] = plugin
@@ -67,6 +68,7 @@ def required(plugins: Sequence[Plugin]) -> Requires:
         executor=next((one.executor for one in each if one.executor is not None), None),
         together=any(one.together for one in each),
         accelerator=any(one.accelerator for one in each),
+        same_devices=any(one.same_devices for one in each),
         procs_per_node=next(iter(numbers), None),
         restarts=max((one.restarts for one in each), default=0),
         meeting_timeout=max((one.meeting_timeout for one in each if one.together), default=60.0),

@@ -133,12 +133,13 @@ def _with_processes(worker: Worker, groups: Mapping[str, tuple[Spec, ...]]) -> W
     Raises:
         SpecError: nodes would have different numbers of them, or fewer slots.
     """
+    _check_collectives(groups)
     found = {processes(spec) for specs in groups.values() for spec in specs}
     if len(found) > 1:
         numbers = " and ".join(map(str, sorted(found)))
         raise SpecError(
-            f"The plugins ask for {numbers} processes that work together, on different nodes of the pool: give all of "
-            "its specs the same plugins, with the same `procs_per_node=`."
+            f"The plugins ask for {numbers} processes that work together, on different nodes of the pool: give them a "
+            "number, `procs_per_node=`, or give all specs equally many accelerators."
         )
     needed = max(found, default=0)
     if needed <= worker.concurrency:
@@ -149,6 +150,30 @@ def _with_processes(worker: Worker, groups: Mapping[str, tuple[Spec, ...]]) -> W
             f"leave it out, or give at least {needed}."
         )
     return replace(worker, concurrency=needed)
+
+
+def _check_collectives(groups: Mapping[str, tuple[Spec, ...]]) -> None:
+    """Check that all nodes of a pool work together in the same way: a broadcast has members on each of them.
+
+    Raises:
+        SpecError: they have different plugins for it; or some have accelerators, and a plugin does not allow that.
+    """
+    specs = [spec for group in groups.values() for spec in group]
+    first, *others = ({each.name: each for each in spec.plugins if each.requires().together} for spec in specs)
+    for other in others:
+        if other != first:
+            name = min(name for name in first.keys() | other.keys() if first.get(name) != other.get(name))
+            raise SpecError(
+                f"Plugin {name!r} differs between the specs of the pool, whose nodes work together: give all of them "
+                "this plugin, with the same settings, or none."
+            )
+    if len(groups) > 1 and len({spec.accelerator is None for spec in specs}) > 1:
+        for plugin in first.values():
+            if plugin.requires().same_devices:
+                raise SpecError(
+                    f"Only some specs of the pool have an accelerator, but with plugin {plugin.name!r} all nodes work "
+                    "together on devices of one kind: give all of them one, or none, or make two pools."
+                )
 
 
 def _with_plugins_of(spec: Spec) -> Spec:

@@ -12,6 +12,8 @@ import pytest
 import skyward as sky
 from skyward.task.instance import InstanceInfo
 from tests.local import tasks
+from tests.local.ring_plugin import Ring
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.local
 
@@ -123,3 +125,45 @@ def test_note_tells_what_a_plugin_could_not_finish() -> None:
         assert "Plugin 'around' could not finish the task either: OSError: disk full" in raised.value.__notes__
         with pytest.raises(sky.PluginError, match="plugin 'around' could not finish the task on node 0: OSError: disk"):
             tasks.add(1, 1) >> pool
+
+
+def starts_once(folder: Path) -> Any:
+    """Return a function around processes that raises in all but the first one of the first node's worker."""
+
+    def process(node: InstanceInfo) -> Iterator[None]:
+        worker = folder / str(os.getppid())
+        if node.node == 0 and worker.exists():
+            raise OSError("disk full")
+        worker.touch()
+        yield
+
+    return process
+
+
+@sky.function
+def dies_once(path: str) -> int:
+    node = sky.instance_info().node
+    if node == 0 and not os.path.exists(path):
+        Path(path).touch()
+        os._exit(3)
+    return node
+
+
+def test_node_whose_plugins_start_no_more_is_replaced(tmp_path: Path) -> None:
+    """It would stay, and fail every task that it is given, although the other node could run them."""
+    worker, died = sky.Worker(executor="process"), str(tmp_path / "died")
+    plugins = [sky.plugins.around(process=starts_once(tmp_path))]
+    with sky.Compute(nodes=2, worker=worker, retry_on_interruption=0, plugins=plugins) as pool:
+        with pytest.raises(sky.NodeLostError):
+            pool.start(dies_once(died), on=0).future.result()
+        futures = [tasks.add(number, 1) > pool for number in range(20)]
+        assert [each.result() for each in futures] == list(range(1, 21)), "none counts as run on the bad node"
+        wait_for(lambda: len(list(tmp_path.glob("[0-9]*"))) == 3, "the node to be replaced")
+        assert dies_once(died) @ pool == [0, 1]
+
+
+def test_collective_runs_again_on_a_node_that_replaces_one_whose_plugins_start_no_more(tmp_path: Path) -> None:
+    plugins = [Ring(restarts=2), sky.plugins.around(process=starts_once(tmp_path))]
+    with sky.Compute(nodes=2, plugins=plugins) as pool:
+        assert dies_once(str(tmp_path / "died")) @ pool == [0, 1]
+    assert len(list(tmp_path.glob("[0-9]*"))) == 3

@@ -11,6 +11,7 @@ __all__ = [
     "env",
     "exchange",
     "fit",
+    "fit_parts",
     "gather",
     "is_distributed",
     "is_grouped",
@@ -144,6 +145,31 @@ def fit() -> tuple[list[float], list[float]]:
     history = model.fit(inputs, inputs.sum(1, keepdims=True), epochs=3, batch_size=8, verbose=0)
     weights = numpy.concatenate([each.ravel() for each in model.get_weights()])
     return history.history["loss"], weights.tolist()
+
+
+def fit_parts(method: str, lengths: list[int]) -> int:
+    """Call a method of a model of Keras, with as many samples in each member as `lengths` has; return their number."""
+    import jax
+    import keras
+    import numpy
+
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    length: int = lengths[jax.process_index()]
+    inputs, outputs = numpy.ones((length, 4)), numpy.ones((length, 1))
+    equal = inputs[:4], outputs[:4]
+    match method:
+        case "validation":
+            model.fit(*equal, batch_size=2, verbose=0, validation_data=(inputs, outputs))
+        case "epochs":
+            model.fit(*equal, epochs=length, batch_size=2, verbose=0)
+        case "predict":
+            model.predict(inputs, batch_size=2, verbose=0)
+        case "train_on_batch":
+            model.train_on_batch(inputs, outputs)
+        case _:
+            getattr(model, method)(inputs, outputs, batch_size=2, verbose=0)
+    return length
 
 
 def is_distributed() -> bool:

@@ -8,7 +8,7 @@ from skyward.plugins.nodes.collective_variables import address_towards
 from skyward.plugins.nodes.jax_node import JaxNode, held
 from tests.train.member import Half
 from tests.train.members import begin, collective, members
-from tests.train.tasks import allgather, compute, fit, is_distributed, sum_forever
+from tests.train.tasks import allgather, compute, fit, fit_parts, is_distributed, sum_forever
 
 pytestmark = [pytest.mark.train, pytest.mark.timeout(400)]
 
@@ -77,3 +77,20 @@ def test_keras_replicates_models_in_a_collective_of_jax() -> None:
         assert len({*first.value[0]}) == 3, "each epoch has a loss of its own"
         assert first.value != alone.value
         assert [each.run(is_distributed).value for each in both] == [False, False]
+
+
+@pytest.mark.parametrize("method", ["fit", "evaluate", "predict", "train_on_batch", "validation", "epochs"])
+def test_unequal_parts_are_refused(method: str) -> None:
+    """Unequal batches would train wrong weights, and a member with more batches would wait forever."""
+    with members(JAX, KERAS) as both:
+        for answer in collective(both, fit_parts, method, [6, 5]):
+            assert answer.error.startswith("ValueError: ")
+            assert "in all members of a collective, but" in answer.error
+            what = "epochs" if method == "epochs" else "x" if method != "validation" else "validation_data"
+            assert f"{what} is 5 in rank 1 and 6 in rank 0" in answer.error
+        assert both[0].run(fit_parts, "fit", [5, 5]).value == 5, "a task outside of a collective compares nothing"
+
+
+def test_parts_with_a_last_batch_of_equal_size_are_accepted() -> None:
+    with members(JAX, KERAS) as both:
+        assert [each.value for each in collective(both, fit_parts, "fit", [5, 5])] == [5, 5]

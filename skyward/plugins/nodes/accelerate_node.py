@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from skyward.plugins.nodes.collective_variables import set_variables
-from skyward.plugins.nodes.torch_node import is_loss_of_peer, process_group
+from skyward.plugins.nodes.torch_node import is_loss_of_peer, process_group, single_process
 from skyward.task.instance import InstanceInfo
 from skyward.task.on_node import Meeting, OnNode, TaskInfo
 
@@ -22,6 +22,7 @@ class AccelerateNode(OnNode):
 
     def __init__(self, *, variables: Mapping[str, str] | None = None) -> None:
         self._variables = variables or {}
+        self._worker = 0
 
     def environment(self, node: InstanceInfo, worker: int) -> Mapping[str, str]:
         """Return the variables, which some programs read as they import Accelerate."""
@@ -32,11 +33,12 @@ class AccelerateNode(OnNode):
         """Import Accelerate and PyTorch, which takes seconds, before the first task."""
         import accelerate  # noqa: F401  # for the tasks
 
+        self._worker = node.worker
         yield
 
     def around_task(self, task: TaskInfo) -> AbstractContextManager[Any]:
-        """Return the context of the members of a collective; outside of one there is none."""
-        return nullcontext() if task.meeting is None else _accelerated(task, task.meeting)
+        """Return the context of the members of a collective; outside of one, that of the GPU of this process."""
+        return single_process(self._worker) if task.meeting is None else _accelerated(task, task.meeting)
 
     def follows_loss(self, error: BaseException) -> bool:
         """Return whether `error` says that another member is gone."""

@@ -51,11 +51,13 @@ class HuggingFaceOnNode(OnNode):
     def around_process(self, node: InstanceInfo) -> Iterator[None]:
         """Fetch the repositories, unless another process of this machine has done so for the pool.
 
+        The process has the variables of `environment` already, except those that the user has set to other values.
+
         Raises:
             NodeStartError: one cannot be fetched.
         """
         for kind, name in self._repositories:
-            self._fetch(kind, name, {**os.environ, **self.environment(node, 0), **_HOW})
+            self._fetch(kind, name, {**self.environment(node, 0), **os.environ, **_HOW})
         yield
 
     def _fetch(self, kind: str, name: str, variables: Mapping[str, str]) -> None:
@@ -94,6 +96,6 @@ class HuggingFaceOnNode(OnNode):
             said = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
             errors = [line.removeprefix("Error: ") for line in said if line.startswith("Error: ")]
             reason = [*errors, *reversed(said), "it said nothing"][0]
-            if self._token is not None:
-                reason = reason.replace(self._token, "***")
+            if token := variables.get("HF_TOKEN"):
+                reason = reason.replace(token, "***")
             raise NodeStartError(f"The {kind} {name} could not be fetched from the Hub: {reason}")

@@ -12,7 +12,7 @@ from skyward.plugins.nodes.collective_variables import network_variables, set_va
 from skyward.task.instance import InstanceInfo
 from skyward.task.on_node import Meeting, OnNode, TaskInfo
 
-__all__ = ["TorchNode", "is_loss_of_peer", "process_group"]
+__all__ = ["TorchNode", "is_loss_of_peer", "process_group", "single_process"]
 
 _LOST: Final = re.compile(
     r"Connection (closed by peer|reset by peer|refused)|Broken pipe|Socket closed|Timed out waiting \d+ms for"
@@ -36,18 +36,20 @@ class TorchNode(OnNode):
     def __init__(self, *, backend: str | None = None, timeout: float | None = None) -> None:
         self._backend = backend
         self._timeout = timeout
+        self._worker = 0
 
     @contextmanager
     def around_process(self, node: InstanceInfo) -> Iterator[None]:
         """Import PyTorch, which takes seconds, before the first task."""
         import torch.distributed  # noqa: F401  # for the tasks
 
+        self._worker = node.worker
         yield
 
     def around_task(self, task: TaskInfo) -> AbstractContextManager[Any]:
-        """Return the context of the process group; outside of a collective there is none."""
+        """Return the context of the process group; outside of a collective, one of the GPU of this process."""
         if task.meeting is None:
-            return _hinting()
+            return single_process(self._worker)
         return process_group(task, task.meeting, self._backend, self._timeout)
 
     def follows_loss(self, error: BaseException) -> bool:
@@ -56,10 +58,17 @@ class TorchNode(OnNode):
 
 
 @contextmanager
-def _hinting() -> Iterator[None]:
-    """Say how to get a process group where PyTorch misses one."""
+def single_process(worker: int) -> Iterator[None]:
+    """Select the GPU of a process by its index on the node; say how to get a process group where PyTorch misses one.
+
+    The first GPU is selected already. To select it again would begin to use it, also for a task that does not.
+    """
+    import torch
+
+    chosen = worker % torch.cuda.device_count() if worker and torch.cuda.is_available() else 0
     try:
-        yield
+        with torch.cuda.device(chosen) if chosen else nullcontext():
+            yield
     except (RuntimeError, ValueError) as error:
         if "process group has not been initialized" in str(error):
             error.add_note("Only a broadcast has a process group: send the function with `@` in place of `>>`.")

@@ -27,6 +27,7 @@ from skyward.providers.protocol import (
 )
 from skyward.specs import Image, Nodes, Options, Spec, SpecFields
 from skyward.specs.paths import compute_fields
+from skyward.specs.plugin_order import image_of
 from skyward.values.validation import shown
 
 __all__ = ["build_image", "build_with", "delete_image", "images"]
@@ -36,7 +37,7 @@ _DELETED_WITHIN = 300.0
 """Seconds for an interrupted build to clean up, and for the deletion of an image."""
 
 _NAME = "image-build"
-_OF_POOL = ("nodes", "allocation", "volumes", "plugins", "resources", "capabilities", "idle_timeout")
+_OF_POOL = ("nodes", "allocation", "volumes", "resources", "capabilities", "idle_timeout")
 """Fields of a pool that say nothing about the machine that an image is made of."""
 
 _REFERENCE = re.compile(r"\$\{([^}]*)\}")
@@ -101,7 +102,7 @@ def _finished(record: PoolRecord, spec: Spec, report: Callable[[str], None], *, 
 
 
 def _spec(pool: str | None, fields: Mapping[str, Any]) -> Spec:
-    """Return the machine to make an image of."""
+    """Return the machine to make an image of, with the environment that its plugins need."""
     given = dict(fields)
     if pool is not None:
         pools = load().pools
@@ -118,7 +119,9 @@ def _spec(pool: str | None, fields: Mapping[str, Any]) -> Spec:
         given["provider"] = load().provider(provider)
     elif provider is None or isinstance(provider, str | Sequence):
         raise SpecError("An image is built at one provider: name it, as in `--provider aws` or `provider=sky.AWS()`.")
-    return Spec(**given)
+    spec = Spec(**given)
+    # Steps of plugins are not part of an environment: each machine that starts from the image runs them.
+    return replace(spec, image=image_of(spec.plugins, spec.image, spec), plugins=())
 
 
 def _check_provider(config: ProviderConfig) -> None:

@@ -599,7 +599,7 @@ class ReclaimNotice:
 
 @dataclass(frozen=True, slots=True)
 class WorkerClosing:
-    """The worker's process will end, because a task did not stop. No more tasks start there."""
+    """The worker's process will end: a task did not stop, or can get no process. No more tasks start there."""
 
     task: int = 0
 

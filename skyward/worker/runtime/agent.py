@@ -146,6 +146,7 @@ class Agent:
         self._told_plugins = ThreadEvent()
         self._unstarted = slots
         self._start_lock = Lock()
+        self._is_unfit = False
         self._info = ""
         self._ticking = False
         self._stopped = ThreadEvent()
@@ -197,6 +198,34 @@ class Agent:
         if self._has_plugins and not is_told and (why or is_last):
             self.replies.put(Prepared(why, is_final))
 
+    def _slot_unfit(self, why: str) -> None:
+        """End the worker once its running tasks have ended: a slot that cannot run tasks would fail every one it gets.
+
+        The client replaces the node then.
+        """
+        with self._start_lock:
+            is_known, self._is_unfit = self._is_unfit, True
+        if is_known:
+            return
+        self._executor.hold()
+        self.replies.put(Output(0, "stderr", f"node {self._node} ends, since a task can get no process: {why}\n"))
+        self.replies.put(WorkerClosing())
+
+        def leave() -> None:
+            while self._executor.has_unreported or not self.replies.has_listener:
+                if self._stopped.wait(TICK):
+                    return
+            self._leave()
+
+        Thread(target=leave, name="skyward-leave", daemon=True).start()
+
+    def _leave(self) -> None:
+        """Exit once the client has all events."""
+        self.drain()
+        self._executor.return_waiting()
+        self.replies.wait_acknowledged()
+        os._exit(RESTART)
+
     def _thread_slot(self) -> ThreadSlot:
         return ThreadSlot(self._node, self, self.store, self._functions, self._plugins)
 
@@ -206,24 +235,21 @@ class Agent:
         self._shutdown_over.wait()
 
     def _start_slot(self) -> None:
-        def serve() -> None:
-            if self._processes:
-                slot = ProcessSlot(
-                    self._node,
-                    len(self._children),
-                    self.emit,
-                    self.store,
-                    lambda: self._info,
-                    self.cluster.ask,
-                    (self._plugins, self._prepare.parts),
-                    self._slot_started,
-                )
-                self._children.append(slot)
-                self._executor.serve(slot)
-            else:
-                self._executor.serve(self._thread_slot())
-
-        Thread(target=serve, name="skyward-slot", daemon=True).start()
+        if self._processes:  # made here, on one thread: each has an index of its own
+            slot = ProcessSlot(
+                self._node,
+                len(self._children),
+                self.emit,
+                self.store,
+                lambda: self._info,
+                self.cluster.ask,
+                (self._plugins, self._prepare.parts),
+                self._slot_started,
+                self._slot_unfit,
+            )
+            self._children.append(slot)
+        make = (lambda: slot) if self._processes else self._thread_slot
+        Thread(target=lambda: self._executor.serve(make()), name="skyward-slot", daemon=True).start()
 
     # Callbacks of the executor.
 
@@ -252,14 +278,7 @@ class Agent:
             return False
         self.replies.put(WorkerClosing())  # first, so that the client dispatches no other task to this process
         self._finished(finished)
-
-        def leave() -> None:
-            self.drain()
-            self._executor.return_waiting()
-            self.replies.wait_acknowledged()
-            os._exit(RESTART)
-
-        Thread(target=leave, name="skyward-leave", daemon=True).start()
+        Thread(target=self._leave, name="skyward-leave", daemon=True).start()
         return True
 
     # The `Port` of tasks.

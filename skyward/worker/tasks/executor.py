@@ -80,6 +80,7 @@ class TaskExecutor:
     _runs: dict[int, _Run] = field(default_factory=dict)
     _given_up: set[int] = field(default_factory=set)
     _ending: bool = False
+    _unreported: int = 0
     _held: list[Job] = field(default_factory=list)
 
     def submit(self, job: Job) -> None:
@@ -98,6 +99,8 @@ class TaskExecutor:
             if not self._release(job):
                 return
             self.finished(finished)
+            with self._lock:
+                self._unreported -= 1
 
     def _next(self, slot: Slot) -> Job | None:
         slot.get_ready()
@@ -111,6 +114,7 @@ class TaskExecutor:
             if job.withdrawn or self._ending:
                 return False
             deadline = None if timeout is None else clock.monotonic() + timeout
+            self._unreported += 1
             self._runs[job.submit.task] = _Run(job, slot, deadline, max(PATIENCE, job.submit.grace))
             return True
 
@@ -120,6 +124,7 @@ class TaskExecutor:
         with self._lock:
             if id(job) in self._given_up:
                 self._given_up.discard(id(job))
+                self._unreported -= 1
                 return False
             self._runs.pop(task, None)
             if self._jobs.get(task) is job:
@@ -196,6 +201,16 @@ class TaskExecutor:
         self.replace_slot()
         for job in held:
             self._queue.put(job)
+
+    def hold(self) -> None:
+        """Let no task start from now on."""
+        with self._lock:
+            self._ending = True
+
+    @property
+    def has_unreported(self) -> bool:
+        """True if there is a task that has started, and whose end is not reported."""
+        return self._unreported > 0
 
     def return_waiting(self) -> None:
         """Return the tasks that have not started to the client, except those with inputs, before the process ends."""

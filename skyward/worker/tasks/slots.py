@@ -103,6 +103,7 @@ class ProcessSlot:
         prepared: the plugins of the node; and their parts, which each child makes anew.
         started: called once, when the first child is ready for jobs, with an empty text; or with why it is not, and
             whether it never will be.
+        unfit: called with the reason when no child can be made ready for a job, which is returned then.
     """
 
     def __init__(
@@ -115,9 +116,11 @@ class ProcessSlot:
         ask: Callable[[CollectionRequest], Future[Any]],
         prepared: tuple[Plugins, tuple[PluginPart, ...]] = (NO_PLUGINS, ()),
         started: Callable[[str, bool], None] | None = None,
+        unfit: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._node = node
         self._worker = worker
+        self._unfit = unfit
         self._info = info
         self._sent_info = ""
         self._emit = emit
@@ -145,6 +148,9 @@ class ProcessSlot:
             try:
                 try:
                     child = self._ready()
+                except Exception as error:
+                    return self._not_run(job, error)
+                try:
                     self._tell_info(child)
                     child.send(
                         (
@@ -168,6 +174,20 @@ class ProcessSlot:
             finally:
                 self._drain()
                 self._task, self._job = 0, None
+
+    def _not_run(self, job: Job, error: Exception) -> Finished:
+        """Return a job for which there is no child, unless it was to end: no other one could run here either."""
+        if self._reason is not None or self._is_killed or self._dismissed:
+            return self._died(job)
+        self._forget_child()
+        self._unfit(self._why_not_ready(error))
+        return Finished(job.submit.task, "returned", Payload(b""), 0.0)
+
+    def _why_not_ready(self, error: Exception) -> str:
+        if not isinstance(error, EOFError | OSError):
+            return str(error) or type(error).__name__
+        why = f"the process of slot {self._worker} on node {self._node} ended while it was prepared"
+        return f"{why}: {error}" if str(error) else why
 
     def _tell_info(self, child: ChildProcess) -> None:
         info = self._info()
@@ -279,13 +299,8 @@ class ProcessSlot:
             try:
                 if not self._dismissed:
                     self._ready()
-            except _NeverReadyError as error:
-                why, is_final = str(error), True
-            except (EOFError, OSError) as error:
-                why = f"the process of slot {self._worker} on node {self._node} ended while it was prepared"
-                why += f": {error}" if str(error) else ""
-            except Exception as error:  # such as no free thread: the slot stays usable
-                why = str(error) or type(error).__name__
+            except Exception as error:  # the next job tries again
+                why, is_final = self._why_not_ready(error), isinstance(error, _NeverReadyError)
         started, self._started = self._started, None
         if started is not None:
             started(why, is_final)

@@ -156,6 +156,32 @@ def test_pool_of_the_configuration_gives_its_machine_and_environment(
     assert (spec.accelerator.name, spec.nodes) == ("L4", sky.Nodes(1))
 
 
+def test_image_has_the_environment_that_plugins_need(
+    data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No node of the pool would start from another one."""
+    built: list[sky.Spec] = []
+
+    def finished(record: PoolRecord, spec: sky.Spec, report: Any, *, rebuild: bool) -> sky.BuiltImage:
+        record.end()
+        built.append(spec)
+        return BUILT
+
+    monkeypatch.setattr(images, "_finished", finished)
+    (data / "skyward.toml").write_text(
+        "[pools.train]\nprovider = 'aws'\naccelerator = 'A100'\nimage.pip = ['numpy']\n"
+        "[pools.train.plugins]\ntorch = true\nmig = {profile = '1g.10gb'}\n"
+    )
+    assert run(capsys, "build", "--pool", "train") == (0, "ami-1\n", "")
+    plugins = [sky.plugins.torch(), sky.plugins.mig(profile="1g.10gb")]
+    fields: Any = {"accelerator": "A100", "image": sky.Image(pip=["numpy"]), "plugins": plugins}
+    sky.build_image(provider=sky.AWS(), **fields)
+    for spec in built:
+        assert spec.image == sky.Compute(provider="aws", **fields).spec.image
+        assert spec.image.pip == ("numpy", "torch")
+        assert spec.plugins == (), "steps run on the machines of pools"
+
+
 def test_providers_that_make_images_are_named() -> None:
     with pytest.raises(sky.ProvisioningError, match="`aws`") as refused:
         sky.build_image(provider=sky.SSH(hosts=["x"]))

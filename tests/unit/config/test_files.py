@@ -168,7 +168,10 @@ def test_compute_takes_fields_from_its_table(project: Write) -> None:
         ),
         ("[pools.x]\npip = []", "skyward.toml:2, pools.x.pip: a pool has no such field; did you mean 'image.pip'?"),
         ("[pools.x]\nnode = 3", "skyward.toml:2, pools.x.node: a pool has no such field; did you mean 'nodes'?"),
-        ("[defaults]\nplugins = [3]", "skyward.toml:2, defaults.plugins: plugins has 3, which is not a plugin: use "),
+        (
+            "[defaults]\nplugins = [3]",
+            "skyward.toml:2, defaults.plugins: plugins must have names and tables of plugins, but it has a value of",
+        ),
         ("[pool.x]\nnodes = 3", "skyward.toml:1, pool: there is no such table; did you mean 'pools'?"),
         ("pools = 3", "skyward.toml:1, pools: it must be a table, with `[pools]` above its keys."),
         ("[pools]\nx = 3", "skyward.toml:2, pools.x: it must be a table, with `[pools.x]` above its keys."),
@@ -239,11 +242,36 @@ def test_example_of_the_documentation_works(project: Write) -> None:
 
 
 @pytest.mark.parametrize(
-    "lines", ['plugins = ["jax", "keras"]', '[pools.x.plugins]\nkeras = {backend = "jax"}\njax = true\ntorch = false']
+    "lines",
+    [
+        'plugins = ["jax", "keras"]',
+        'plugins = [{jax = true}, {keras = {backend = "jax"}}]',
+        '[pools.x.plugins]\nkeras = {backend = "jax"}\njax = true\ntorch = false',
+    ],
 )
 def test_plugins_are_names_or_a_table_of_their_settings(project: Write, lines: str) -> None:
     project(f"[pools.x]\n{lines}")
     assert Compute(name="x").spec.plugins == (Jax(), Keras())
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        'plugins = [["hf_SECRET"]]',
+        'plugins = [{huggingface = "hf_SECRET"}]',
+        'plugins = {huggingface = "hf_SECRET"}',
+        'plugins = {huggingface = {models = "hf", token = "hf_SECRET"}}',
+        'plugins = {huggingface = {tokn = "hf_SECRET"}}',
+        'plugins = {huggingface = {token = ["hf_SECRET"]}}',
+        'image.pip_indexes = [{url = "https://me:hf_SECRET@host", nme = "x"}]',
+        'image.pip_indexes = ["https://me:hf_SECRET@host"]',
+    ],
+)
+def test_errors_show_no_secrets(project: Write, lines: str) -> None:
+    project(f"[pools.x]\n{lines}\n")
+    with pytest.raises(SpecError) as refused:
+        Compute(name="x")
+    assert "SECRET" not in str(refused.value)
 
 
 def test_example_of_plugins_works(project: Write) -> None:

@@ -11,6 +11,7 @@ import skyward as sky
 from skyward.errors import NodeStartError, PoolClosedError, ProvisioningError, SpecError, UsageError
 from skyward.specs import Image, Nodes, Spec, Worker
 from skyward.specs.paths import compute_fields
+from skyward_jupyter.options.cell_options import parse_cell
 from skyward_kernel.pools import PoolManager, resident
 from skyward_providers.local import Local
 from tests.unit.jupyter.conftest import FakeCompute
@@ -58,6 +59,47 @@ def test_options_of_the_pool_are_compared(pools: PoolManager) -> None:
     pools.check("p", {"budget": 20.0, "policy": "pressure"})
     with pytest.raises(SpecError, match="^Pool 'p' has --budget 20, not 5: close it with `%sky down p`"):
         pools.check("p", {"budget": 5.0})
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--provider aws --gpu A100 --plugin torch",
+        "--provider aws --gpu A100 --plugin torch --pip numpy",
+        "--provider aws --gpu A100 --plugin torch --env A=1",
+        "--provider aws --gpu A100 --plugin keras,jax",
+        "--provider aws --gpu A100:4 --plugin torch --concurrency 1",
+        "--provider aws --gpu A100:4 --plugin torch --executor auto --budget 5",
+        "--nodes 2 --plugin accelerate,torch",
+        "--plugin joblib --pip joblib",
+    ],
+)
+def test_what_plugins_add_is_no_difference(pools: PoolManager, line: str) -> None:
+    """Each line would work once, and be refused from then on."""
+    asked = parse_cell(line).asked
+    pool = pools.get_or_open("p", asked)
+    assert pools.get_or_open("p", asked) is pool
+    assert pools.raise_budget("p", {**asked, "budget": 9.0}) is ("budget" in asked)
+    for path, value in asked.items():
+        assert pools.get_or_open("p", {path: value} if path != "budget" else {}) is pool
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        ("--pip pandas", "--pip numpy, torch, not pandas, torch"),
+        ("--env B=1", "--env A, UV_TORCH_BACKEND, not B, UV_TORCH_BACKEND"),
+        ("--plugin jax", "--plugin "),
+        ("--executor thread", "--executor process, not thread"),
+        ("--concurrency 8", "--concurrency 4, not 8"),
+        ("--concurrency 2", "--concurrency 4, not 2"),
+        ("--gpu A100:8", "--gpu A100-80GB:4, not A100-80GB:8"),
+    ],
+)
+def test_other_properties_beside_plugins_are_a_difference(pools: PoolManager, other: str, message: str) -> None:
+    pools.get_or_open("p", parse_cell("--provider aws --gpu A100:4 --plugin torch --pip numpy --env A=1").asked)
+    with pytest.raises(SpecError, match=f"^Pool 'p' has {message}"):
+        pools.check("p", parse_cell(other).asked)
 
 
 def test_local_is_the_default_provider_in_comparisons(pools: PoolManager) -> None:

@@ -3,11 +3,14 @@
 import os
 import pickle
 import re
+import sys
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,17 +21,20 @@ from skyward.bootstrap.plan import Plan
 from skyward.plugins.accelerate_plugin import Accelerate
 from skyward.plugins.jax_plugin import Jax
 from skyward.plugins.keras_plugin import Keras
+from skyward.plugins.nodes.accelerate_node import AccelerateNode
 from skyward.plugins.nodes.collective_variables import (
     interface_towards,
     network_variables,
     proxy_variables,
     set_variables,
 )
+from skyward.plugins.nodes.torch_node import TorchNode
 from skyward.plugins.torch_plugin import Torch
 from skyward.specs import Image, Spec
 from skyward.specs.plugin import Plugin, Requires
 from skyward.specs.plugin_order import image_of
-from skyward.task.on_node import OnNode
+from skyward.task.instance import InstanceInfo
+from skyward.task.on_node import OnNode, TaskInfo
 
 pytestmark = pytest.mark.unit
 
@@ -64,13 +70,14 @@ def test_plugin_is_a_value_whose_half_on_nodes_takes_its_settings(plugin: Plugin
 
 
 def test_collectives_are_formed_by_one_framework() -> None:
-    together = Requires(executor="process", together=True)
+    together = Requires(executor="process", together=True, same_devices=True)
     assert Torch().requires() == replace(together, procs_per_node="auto")
     assert Accelerate(restarts=2).requires() == replace(together, procs_per_node="auto", restarts=2)
     assert Jax().requires() == replace(together, procs_per_node=1)
     assert Keras().requires() == Requires()
     names = [plugin.name for plugin in Spec(plugins=[Keras(), Accelerate(), Torch()]).plugins]
-    assert names.index("torch") < names.index("accelerate")
+    assert names.index("torch") < names.index("accelerate") < names.index("keras")
+    assert _image(Keras(backend="torch"), Accelerate()).pip == ("torch", "accelerate", "keras")
     assert names.index("torch") < names.index("keras")
 
 
@@ -136,6 +143,33 @@ def _of_accelerate(**config: Any) -> Callable[[], object]:
 def test_wrong_fields_are_refused(make: Callable[[], object], message: str) -> None:
     with pytest.raises(sky.SpecError, match=re.escape(message)):
         make()
+
+
+@pytest.mark.parametrize("name", ["torch", "accelerate"])
+@pytest.mark.parametrize(("worker", "gpus", "selected"), [(0, 4, []), (3, 4, [3]), (5, 4, [1]), (4, 4, []), (1, 0, [])])
+def test_task_outside_of_a_collective_has_the_gpu_of_its_process(
+    name: str, worker: int, gpus: int, selected: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All processes of a node would use its first GPU."""
+    found: list[int] = []
+
+    @contextmanager
+    def device(number: int) -> Iterator[None]:
+        found.append(number)
+        yield
+        found.append(-1)
+
+    cuda = SimpleNamespace(is_available=lambda: gpus > 0, device_count=lambda: gpus, device=device)
+    for module in ("torch", "torch.distributed", "accelerate"):
+        monkeypatch.setitem(sys.modules, module, SimpleNamespace(cuda=cuda))
+    node = {"torch": TorchNode, "accelerate": AccelerateNode}[name]()
+    with node.around_process(InstanceInfo(node=0, worker=worker, total_nodes=1)):
+        with node.around_task(TaskInfo(task=1)):
+            assert found == selected
+        assert found == [*selected, *([-1] if selected else [])], "it is left"
+        with pytest.raises(ValueError, match="process group") as raised, node.around_task(TaskInfo(task=2)):
+            raise ValueError("Default process group has not been initialized")
+        assert "send the function with `@`" in raised.value.__notes__[0]
 
 
 def test_torch_selects_its_build_by_the_driver_of_the_machine() -> None:

@@ -42,6 +42,26 @@ def test_cache_below_the_home(machine: Machine) -> None:
     assert HuggingFaceOnNode(None, "~/hub", []).environment(INFO, 0) == {"HF_HOME": f"{home}/hub"}
 
 
+def test_variables_of_the_user_win(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise, what is fetched would not be where tasks look for it."""
+    mine = str(machine.folder / "mine")
+    public = sky.plugins.huggingface(models=["tiny"], cache=str(machine.folder / "cache"))
+    (step,) = public.steps(sky.Spec(image=sky.Image(env={"HF_HOME": mine})))
+    assert "HF_HOME=" not in step.commands
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    monkeypatch.setenv("HF_HOME", mine)
+    monkeypatch.setenv("HF_TOKEN", "hf_Mine")
+    gated = sky.plugins.huggingface(models=["tiny"], token=TOKEN, cache=str(machine.folder / "cache"))
+    with HuggingFaceOnNode(**gated.settings()).around_process(INFO):
+        pass
+    assert machine.calls[-1] == f"with token hf_Mine in {mine}"
+    monkeypatch.setenv("SKYWARD_POOL", "another")
+    machine.refuse("Error: hf_Mine is not a token\n")
+    node = HuggingFaceOnNode(**gated.settings())
+    with pytest.raises(NodeStartError, match=r"\*\*\* is not a token"), node.around_process(INFO):
+        pass
+
+
 NOT_FOUND = """\
 Error: Model 'org/gated' not found.
 If the repo is private, make sure you are authenticated and your token has the required permissions.

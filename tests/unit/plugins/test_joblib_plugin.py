@@ -49,6 +49,17 @@ def test_nodes_get_the_versions_of_the_client_unless_one_is_given(
     assert pickle.loads(pickle.dumps(plugin)) == plugin == replace(plugin)
 
 
+def test_version_of_a_package_is_given_once() -> None:
+    """The installation would fail with two versions."""
+    for plugins in ([Joblib(version="1.4.0"), Sklearn()], [Sklearn(), Joblib(version="1.4.0")]):
+        pip = sky.Compute(provider="aws", plugins=plugins).spec.image.pip
+        assert pip == ("joblib==1.4.0", "threadpoolctl==3.8.0", "scikit-learn==1.9.1")
+    own = sky.Image(pip=["joblib >= 1.3", "joblib-stubs==1"])
+    assert Sklearn().image(own, sky.Spec()).pip == (*own.pip, "scikit-learn==1.9.1")
+    other = sky.Image(pip=["joblib", "joblib-stubs==1"])
+    assert Sklearn().image(other, sky.Spec()).pip == (*other.pip, "scikit-learn==1.9.1", "joblib==1.6.0")
+
+
 def test_package_that_the_client_lacks_is_refused_or_taken_in_any_version(installed: dict[str, str]) -> None:
     del installed["threadpoolctl"]
     assert Joblib().image(sky.Image(), sky.Spec()).pip == ("joblib==1.6.0", "threadpoolctl")

@@ -3,6 +3,7 @@
 import pickle
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -86,6 +87,43 @@ def test_pool_has_the_environment_and_the_executor_that_its_plugins_need() -> No
     assert resolved.options.worker.executor == "process"
     again = resolve_groups([spec], Options(worker=resolved.options.worker), {})
     assert again.groups == resolved.groups
+
+
+def _group(**fields: Any) -> Spec:
+    return Spec(resources={"CPU": 1}, **fields)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ([Torch()], [sky.plugins.jax()]),
+        ([Torch()], [Torch(restarts=3)]),
+        ([Torch(backend="gloo")], [Torch()]),
+        ([Torch()], []),
+    ],
+)
+def test_groups_with_different_collectives_are_refused(one: list[Any], other: list[Any]) -> None:
+    """The terms of the first group would hold for all, and members would wait for each other in different ways."""
+    for given in ((one, other), (other, one)):
+        first, second = (_group(plugins=[*plugins, sky.plugins.sklearn(version="1.9")]) for plugins in given)
+        with pytest.raises(sky.SpecError, match=r"^Plugin '(torch|jax)' differs between the specs of the pool, whose"):
+            resolve_groups((), None, {"groups": {"a": first, "b": second}})
+    resolve_groups((), None, {"groups": {"a": _group(plugins=[Torch(), Tokens()]), "b": _group(plugins=[Torch()])}})
+
+
+@pytest.mark.parametrize("plugin", [Torch(), sky.plugins.jax(), sky.plugins.accelerate()])
+def test_collective_of_nodes_with_and_without_gpus_is_refused(plugin: Any) -> None:
+    gpu, cpu = Spec(provider="aws", accelerator="A100"), Spec(provider="aws", vcpus=4)
+
+    def resolve(*plugins: Any) -> Any:
+        groups = {"a": replace(gpu, plugins=plugins), "b": replace(cpu, plugins=plugins)}
+        return resolve_groups((), None, {"groups": groups})
+
+    with pytest.raises(sky.SpecError, match=r"^Only some specs of the pool have an accelerator, but with plugin '"):
+        resolve(plugin)
+    resolve(Torch(backend="gloo"))
+    alternatives = [replace(each, plugins=(plugin,)) for each in (gpu, cpu)]
+    resolve_groups(alternatives, None, {})
 
 
 def test_steps_are_those_of_all_plugins() -> None:

@@ -40,12 +40,31 @@ class Waits(OnNode):
         return contextlib.nullcontext()
 
 
+class StartsOnce(OnNode):
+    """A plugin that starts in one process only."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def around_process(self, node: InstanceInfo) -> contextlib.AbstractContextManager[None]:
+        """Raise in each process but the first one."""
+        if Path(self._path).exists():
+            raise FileExistsError("disk full")
+        Path(self._path).touch()
+        return contextlib.nullcontext()
+
+
 @contextlib.contextmanager
-def opened(info: str, *parts: PluginPart, started: Callable[[str, bool], None] | None = None) -> Iterator[ProcessSlot]:
+def opened(
+    info: str,
+    *parts: PluginPart,
+    started: Callable[[str, bool], None] | None = None,
+    unfit: Callable[[str], None] = lambda _: None,
+) -> Iterator[ProcessSlot]:
     """Open a slot of node 3, without blobs, whose process gets `info` about its pool, and these plugins."""
     events: list[WorkerEvent] = []
     prepared = Plugins(parts), parts
-    slot = ProcessSlot(3, 0, events.append, BlobStore(), lambda: info, lambda _: Future(), prepared, started)
+    slot = ProcessSlot(3, 0, events.append, BlobStore(), lambda: info, lambda _: Future(), prepared, started, unfit)
     try:
         yield slot
     finally:
@@ -75,6 +94,21 @@ def test_process_that_cannot_handle_a_message_ends() -> None:
     with opened("not the JSON of a pool") as slot:
         ended = slot.run(job(1, Payload(dumps(((21,), {})))))
         assert (ended.task, ended.outcome) == (1, "lost")
+
+
+def test_job_is_returned_where_plugins_start_in_no_process(tmp_path: Path) -> None:
+    """The node would stay, and fail each task that it is given."""
+    part = PluginPart("broken", "tests.unit.worker.test_slots:StartsOnce", json.dumps({"path": str(tmp_path / "once")}))
+    unfit: list[str] = []
+    with opened(InstanceInfo(node=3, total_nodes=4).to_json(), part, unfit=unfit.append) as slot:
+        assert slot.run(job(1, Payload(dumps(((21,), {}))))).outcome == "value"
+        slot.give_up()
+        for number in (2, 3):
+            ended = slot.run(job(number, Payload(dumps(((21,), {})))))
+            while ended.outcome == "lost":  # the process was still being killed
+                ended = slot.run(job(number, Payload(dumps(((21,), {})))))
+            assert (ended.task, ended.outcome) == (number, "returned")
+    assert unfit == ["plugin 'broken' could not start on node 3: FileExistsError: disk full"] * 2
 
 
 def test_dismissed_process_whose_plugins_start_ends_at_once(tmp_path: Path) -> None:

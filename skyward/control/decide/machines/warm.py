@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from skyward.control.decide.machines.sources import MachineSource
 from skyward.formatting import duration_text, money_text
 from skyward.specs import Spec
+from skyward.specs.plugin import Plugin
 
 __all__ = ["LEAST_WARM", "WarmCandidate", "WarmPlan", "is_worth_taking", "needs_same_machines", "plan_warm"]
 
@@ -58,8 +59,13 @@ def plan_warm(candidates: Sequence[WarmCandidate], left: float | None) -> WarmPl
 
 
 def needs_same_machines(one: Spec, other: Spec) -> bool:
-    """Return whether two specs have the same needs on their machines."""
-    return all(getattr(one, name) == getattr(other, name) for name in _ON_MACHINES)
+    """Return whether two specs have the same needs on their machines, and plugins that change them alike."""
+    is_same = all(getattr(one, name) == getattr(other, name) for name in _ON_MACHINES)
+    return is_same and _changing(one) == _changing(other)
+
+
+def _changing(spec: Spec) -> dict[str, Plugin]:
+    return {plugin.name: plugin for plugin in spec.plugins if plugin.changes_machine}
 
 
 def is_worth_taking(spec: Spec, wanted: MachineSource, warm: MachineSource, per_hour: float) -> bool:

@@ -4,8 +4,15 @@ from dataclasses import replace
 
 import pytest
 
+import skyward as sky
 from skyward.control.decide.machines.sources import MachineSource
-from skyward.control.decide.machines.warm import WarmCandidate, WarmPlan, is_worth_taking, plan_warm
+from skyward.control.decide.machines.warm import (
+    WarmCandidate,
+    WarmPlan,
+    is_worth_taking,
+    needs_same_machines,
+    plan_warm,
+)
 from skyward.specs import Spec
 
 pytestmark = pytest.mark.unit
@@ -45,3 +52,15 @@ def test_machine_of_another_source_must_not_cost_more() -> None:
     assert not is_worth_taking(Spec(), WANTED, other, 6.1)
     assert not is_worth_taking(Spec(allocation="spot"), WANTED, other, 1.0)
     assert is_worth_taking(Spec(allocation="on-demand"), WANTED, other, 1.0)
+
+
+def test_machine_that_a_plugin_has_changed_is_for_pools_with_an_equal_one() -> None:
+    """A pool without MIG would get a divided GPU."""
+    mig, same, other = (sky.plugins.mig(profile=profile) for profile in ("1g.10gb", "1g.10gb", "2g.20gb"))
+    plain, torch = Spec(accelerator="A100"), Spec(accelerator="A100", plugins=[sky.plugins.torch()])
+    divided = replace(plain, plugins=(mig,))
+    assert needs_same_machines(plain, torch)
+    assert needs_same_machines(divided, replace(torch, plugins=(sky.plugins.torch(), same)))
+    for spec in (plain, torch, replace(plain, plugins=(other,))):
+        assert not needs_same_machines(divided, spec)
+        assert not needs_same_machines(spec, divided)
