@@ -521,6 +521,8 @@ def _field(spec: Spec, options: Options, path: str) -> Any:
 def _resolved(compute: "Compute", asked: Asked) -> Asked:
     """Return requested properties as the pool would have them: with what its plugins add, such as packages."""
     own = [path for path in asked if path not in _AS_ASKED]
+    if not own:
+        return asked
     try:
         fields = compute_fields({**_properties(compute), **{path: asked[path] for path in own}})
         resolved = resolve_groups((), None, fields)
