@@ -10,7 +10,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any
 
-from skyward.control.act.tasks.future import TaskFuture, end_cancelled, wait_result, when_done
+from skyward.control.act.tasks.future import TaskFuture, end_cancelled, take_result, when_done
 from skyward.errors import OperatorError, PayloadError
 from skyward.functions.decorator import PendingFunction, SkyFunction, function
 from skyward.functions.signature import is_generator
@@ -285,7 +285,7 @@ def _callable_on_nodes(fn: Callable[..., Any]) -> SkyFunction[..., Any]:
 def _result_or_stop(future: TaskFuture[Any], within: float | None) -> Any:
     """Return the result of a call; stop the call if it does not end `within` seconds, or at an interrupt."""
     try:
-        return wait_result(future, within)
+        return take_result(future, within)
     finally:
         future.cancel()
         del future  # breaks the cycle with the traceback, as Future does

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from skyward.control.act.pool_tasks import PoolTasks
-from skyward.control.act.tasks.future import TaskFuture, end_cancelled, unpacked, wait_result
+from skyward.control.act.tasks.future import TaskFuture, end_cancelled, take_result, unpacked
 from skyward.control.act.tasks.run import Run, follow
 from skyward.control.act.tasks.settle import error_of
 from skyward.control.act.tasks.stopping import stop_all
@@ -363,7 +363,7 @@ class SentMap:
         part = self._parts.popleft()
         left = None if deadline is None else max(0.0, deadline - time.monotonic())
         try:
-            found = wait_result(part.future, left)
+            found = take_result(part.future, left)
         except BaseException as error:
             if isinstance(error, Exception) and part.future.done():
                 note_items(error, part.first, self._items[part.first : part.first + part.count])

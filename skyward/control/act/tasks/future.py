@@ -41,6 +41,7 @@ __all__ = [
     "release_handles",
     "runs_while",
     "set_members",
+    "take_result",
     "unpacked",
     "wait_done",
     "wait_result",
@@ -374,6 +375,15 @@ def wait_result[T](future: TaskFuture[T], timeout: float | None = None) -> T:
     else:
         return future._give(arrived)
     finally:
+        del future  # breaks the cycle with the traceback, as Future does
+
+
+def take_result[T](future: TaskFuture[T], timeout: float | None = None) -> T:
+    """Return or raise as `wait_result` does. Others may still have the future then, but only the caller has the value."""
+    try:
+        return wait_result(future, timeout)
+    finally:
+        future._value = None
         del future  # breaks the cycle with the traceback, as Future does
 
 
