@@ -379,7 +379,10 @@ def wait_result[T](future: TaskFuture[T], timeout: float | None = None) -> T:
 
 
 def take_result[T](future: TaskFuture[T], timeout: float | None = None) -> T:
-    """Return or raise as `wait_result` does. Others may still have the future then, but only the caller has the value."""
+    """Return or raise as `wait_result` does, and drop the future's own reference to the value.
+
+    Others may still have the future then, such as the library's loop, which has just ended it.
+    """
     try:
         return wait_result(future, timeout)
     finally:
