@@ -98,8 +98,12 @@ def read_field(path: str, raw: Any, folder: Path) -> Any:
     try:
         return getattr(owner(**{name: _prepared(path, raw, folder)}), name)
     except (TypeError, AttributeError):
-        value = f"a value of type {_kind(raw)} with items like these" if path in _MAY_HAVE_SECRETS else repr(raw)
-        raise SpecError(f"{name} cannot be {value}.") from None
+        if path in _MAY_HAVE_SECRETS:
+            raise SpecError(
+                f"{name} has a value of the wrong type: check what it contains, which is not shown here as it may be "
+                "secret."
+            ) from None
+        raise SpecError(f"{name} cannot be {raw!r}.") from None
 
 
 def _prepared(path: str, raw: Any, folder: Path) -> Any:

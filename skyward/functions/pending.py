@@ -39,6 +39,7 @@ class _LeftOperand:
 
     __slots__ = ()
 
+    # A node knows these classes by this name only: it refuses them as results, since nothing would run them.
     __sky_unrun__ = True
 
     # Without this, NumPy would apply `array >> call` to each element.

@@ -89,7 +89,7 @@ class _Printed:
 class _RecoveredFuture(TaskFuture[Any]):
     """Future of a recovered task. Of one that ran several calls of a map, the result is the list of theirs."""
 
-    _is_lendable = False
+    _is_lendable = False  # a task that takes the result needs that list, not the encoded outcomes
 
     def _decode(self, arrived: object, *, own: bool = False) -> None:
         super()._decode(arrived, own=own)
