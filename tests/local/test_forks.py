@@ -137,9 +137,9 @@ def helped_and_deaf(path: str) -> None:
     helper = os.fork()
     if not helper:
         time.sleep(1000)
-    Path(path).write_text(str(helper))
     while True:
         try:
+            Path(path).write_text(str(helper))
             time.sleep(1000)
         except KeyboardInterrupt:
             continue
@@ -151,12 +151,13 @@ def test_task_that_ignores_interrupts_ends_with_its_helper(tmp_path: Path, cance
     with sky.Compute(nodes=1, worker=sky.Worker(executor="process")) as pool:
         future = helped_and_deaf(str(path)).with_timeout(60 if cancelled else 5) > pool
         wait_for(lambda: path.exists() and path.read_text(), "the helper")
+        helper = int(path.read_text())
         if cancelled:
             future.cancel()
         with pytest.raises(sky.TaskCancelledError if cancelled else sky.TaskTimeoutError):
             future.result(20)
         assert tasks.add(1, 2) >> pool == 3
-        wait_for(lambda: not psutil.pid_exists(int(path.read_text())), "the helper to end")
+        wait_for(lambda: not psutil.pid_exists(helper), "the helper to end")
 
 
 @sky.function

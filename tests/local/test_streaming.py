@@ -219,15 +219,17 @@ def test_lost_node_of_a_broadcast_stream_is_an_error_though_it_is_replaced(tmp_p
     @sky.function
     def yield_and_die() -> Iterator[int]:
         yield os.getpid()
-        if sky.instance_info().node == 1:
-            os.kill(os.getpid(), signal.SIGKILL)
-        while not (tmp_path / "replaced").exists():
+        dies = sky.instance_info().node == 1
+        while not (tmp_path / ("arrived" if dies else "replaced")).exists():
             time.sleep(0.01)
+        if dies:
+            os.kill(os.getpid(), signal.SIGKILL)
         yield 0
 
     with sky.Compute(nodes=2) as pool:
         stream = yield_and_die() @ pool
         found = dict([next(stream), next(stream)])
+        (tmp_path / "arrived").touch()
         wait_for(lambda: pool.start(tasks.pid(), on=1).future.result(30) != found[1], "a new node 1")
         (tmp_path / "replaced").touch()
         rest: list[tuple[int, int]] = []
