@@ -97,21 +97,39 @@ def _sigint_interrupts() -> Iterator[None]:
 _our_modules: dict[str, ModuleType] = {}
 """Modules of ours that are loaded."""
 
+_test_modules: dict[str, ModuleType] = {}
+"""Modules of the tests that are loaded."""
+
 _loaded = 0
 """Number of all modules when the last test began: looking at thousands of names before each test takes a while."""
 
 
 @pytest.fixture(autouse=True)
 def _modules_stay() -> Iterator[None]:
-    """Fail a test that imports one of our modules twice: a patch in a later test would miss the one in use."""
+    """Fail a test that imports one of our modules twice: a patch in a later test would miss the one in use.
+
+    A cell that runs in this process removes the tests, which are local modules to it, so that they are imported again.
+    They are put back: a test whose functions are not those of the module by its name cannot pickle them.
+    """
     global _loaded
     if len(sys.modules) != _loaded:
         _loaded = len(sys.modules)
         _our_modules.clear()
-        _our_modules.update(
-            (name, module) for name, module in [*sys.modules.items()] if name.partition(".")[0] in OUR_PACKAGES
-        )
+        _test_modules.clear()
+        for name, module in [*sys.modules.items()]:
+            package = name.partition(".")[0]
+            if package in OUR_PACKAGES:
+                _our_modules[name] = module
+            elif package == "tests":
+                _test_modules[name] = module
     yield
+    for name, module in _test_modules.items():
+        if sys.modules.get(name) is not module:
+            _loaded = 0
+            sys.modules[name] = module
+            parent, _, own = name.rpartition(".")
+            if parent:
+                setattr(_test_modules[parent], own, module)
     replaced = sorted(name for name, module in _our_modules.items() if sys.modules.get(name) is not module)
     if replaced:
         _loaded = 0

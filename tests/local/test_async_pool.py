@@ -107,7 +107,7 @@ def test_error_of_the_block_closes_the_pool() -> None:
 
 def test_cancelling_while_the_pool_opens_closes_it() -> None:
     async def use() -> sky.Compute:
-        pool = sky.Compute(provider="local")
+        pool = sky.Compute(provider=sky.Local(boot_time=60))
         using = asyncio.create_task(pool.__aenter__())
         await wait_for_async(lambda: pool in opened, "the pool to be launched")
         using.cancel()

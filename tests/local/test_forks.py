@@ -127,7 +127,7 @@ def helped_then_dies(path: str) -> str:
 
 def test_death_of_a_task_process_is_noticed_while_its_helper_lives(pool: sky.Compute, tmp_path: Path) -> None:
     path = tmp_path / "helper"
-    assert (helped_then_dies(str(path)) > pool).result(20) == "ran again"
+    assert (helped_then_dies(str(path)) > pool).result(60) == "ran again"
     helper = int(path.read_text())
     wait_for(lambda: not psutil.pid_exists(helper), "the helper to end")
 
@@ -149,13 +149,13 @@ def helped_and_deaf(path: str) -> None:
 def test_task_that_ignores_interrupts_ends_with_its_helper(tmp_path: Path, cancelled: bool) -> None:
     path = tmp_path / "helper"
     with sky.Compute(nodes=1, worker=sky.Worker(executor="process")) as pool:
-        future = helped_and_deaf(str(path)).with_timeout(60 if cancelled else 5) > pool
+        future = helped_and_deaf(str(path)).with_timeout(60 if cancelled else 10) > pool
         wait_for(lambda: path.exists() and path.read_text(), "the helper")
         helper = int(path.read_text())
         if cancelled:
             future.cancel()
         with pytest.raises(sky.TaskCancelledError if cancelled else sky.TaskTimeoutError):
-            future.result(20)
+            future.result(60)
         assert tasks.add(1, 2) >> pool == 3
         wait_for(lambda: not psutil.pid_exists(helper), "the helper to end")
 
@@ -177,7 +177,7 @@ def test_daemon_outlives_its_task_and_not_its_node(tmp_path: Path, capfd: pytest
     with sky.Compute(nodes=1, worker=sky.Worker(executor="process")) as pool:
         daemon = leaves_a_daemon(str(go)) >> pool
         assert tasks.add(1, 2) >> pool == 3
-        assert psutil.Process(daemon).status() in (psutil.STATUS_SLEEPING, psutil.STATUS_RUNNING)
+        assert psutil.Process(daemon).status() != psutil.STATUS_ZOMBIE
         go.touch()
         output = Printed(capfd)
         wait_for(lambda: "said by the daemon" in output.now(), "its output")

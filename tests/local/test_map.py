@@ -112,8 +112,8 @@ def test_error_names_its_item(pool: sky.Compute, chunksize: int) -> None:
 )
 def test_timeout_names_the_items_of_its_task(pool: sky.Compute, chunksize: int, note: str) -> None:
     """The timeout applies to each call, so a chunk has as much for each of its items."""
-    sleep = sky.function(timeout=0.4)(tasks.sleep.fn)
-    assert pool.map(sleep, [0.25, 0.25, 0.25], chunksize=3) == ["slept"] * 3
+    sleep = sky.function(timeout=1.0)(tasks.sleep.fn)
+    assert pool.map(sleep, [0.4, 0.4, 0.4], chunksize=3) == ["slept"] * 3
     with pytest.raises(sky.TaskTimeoutError) as caught:
         pool.map(sleep, [0, 60], chunksize=chunksize)
     assert caught.value.__notes__ == [note]

@@ -94,14 +94,14 @@ def test_interrupt_leaves_the_context(tmp_path: Path) -> None:
     @contextmanager
     def marked(task: sky.plugins.TaskInfo) -> Iterator[None]:
         try:
+            (tmp_path / f"entered-{task.task}").touch()
             yield
         finally:
             (tmp_path / f"left-{task.task}").touch()
 
     with sky.Compute(plugins=[sky.plugins.around(task=marked)]) as pool:
         future = tasks.sleep(3600.0) > pool
-        while not future.running():
-            threading.Event().wait(0.01)
+        wait_for(lambda: list(tmp_path.glob("entered-*")), "the task to be in its context")
         future.cancel()
         assert tasks.add(1, 1) >> pool == 2
         assert len(list(tmp_path.glob("left-*"))) == 2
@@ -159,7 +159,7 @@ def test_node_whose_plugins_start_no_more_is_replaced(tmp_path: Path) -> None:
         futures = [tasks.add(number, 1) > pool for number in range(20)]
         assert [each.result() for each in futures] == list(range(1, 21)), "none counts as run on the bad node"
         wait_for(lambda: len(list(tmp_path.glob("[0-9]*"))) == 3, "the node to be replaced")
-        assert dies_once(died) @ pool == [0, 1]
+        assert pool.start(dies_once(died), on=[0, 1]).future.result() == [0, 1]
 
 
 def test_collective_runs_again_on_a_node_that_replaces_one_whose_plugins_start_no_more(tmp_path: Path) -> None:

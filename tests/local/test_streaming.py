@@ -230,7 +230,7 @@ def test_lost_node_of_a_broadcast_stream_is_an_error_though_it_is_replaced(tmp_p
         stream = yield_and_die() @ pool
         found = dict([next(stream), next(stream)])
         (tmp_path / "arrived").touch()
-        wait_for(lambda: pool.start(tasks.pid(), on=1).future.result(30) != found[1], "a new node 1")
+        wait_for(lambda: pool.start(tasks.pid(), on=1).future.result(60) != found[1], "a new node 1")
         (tmp_path / "replaced").touch()
         rest: list[tuple[int, int]] = []
         with pytest.raises(sky.NodeLostError, match="node 1 died"):

@@ -242,7 +242,7 @@ def test_default_timeout_does_not_limit_a_stream_and_its_own_does() -> None:
         threading.Event().wait(0.6)
         assert sum(stream) == sum(range(MANY))
         limited = tasks.count(MANY).with_timeout(3) >> pool
-        next(limited)
-        threading.Event().wait(3.5)
         with pytest.raises(sky.TaskTimeoutError):
+            next(limited)
+            threading.Event().wait(3.5)
             list(limited)

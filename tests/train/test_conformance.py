@@ -9,6 +9,8 @@ import skyward as sky
 from skyward.plugins.conformance import check_plugin
 from skyward.specs.plugin import Plugin
 
+pytestmark = [pytest.mark.train, pytest.mark.timeout(400)]
+
 MAKERS: dict[str, Callable[[], Plugin]] = {
     "accelerate": lambda: sky.plugins.accelerate(config={"mixed_precision": "no"}),
     "jax": sky.plugins.jax,

@@ -27,6 +27,7 @@ if [ "${{1-}}" = -d ]; then
   fi
   # As the daemon of NVIDIA, it keeps the output that it inherits.
   {sys.executable} -ISc 'import os, time; os.setsid(); time.sleep(600)' &
+  until grep -aq 'time.sleep(600)' "/proc/$!/cmdline"; do sleep 0.01; done # until then it is a copy of this script
   echo $! >"$pid"
   echo $! >>"$STAND_INS/daemons"
   printenv | sort >"$STAND_INS/environment"
