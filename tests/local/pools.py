@@ -6,7 +6,7 @@ import skyward as sky
 from skyward.control.decide.collections import COPIES
 from tests.waiting import wait_for
 
-__all__ = ["blob_bytes_sent", "processes_in", "wait_for_cluster", "wait_for_copies"]
+__all__ = ["blob_bytes_sent", "processes_in", "wait_for_cluster", "wait_for_copies", "wait_until_idle"]
 
 
 @sky.function
@@ -27,6 +27,16 @@ def wait_for_copies(pool: sky.Compute) -> None:
     """Return when the values of the collections have all copies."""
     contents = pool._shared._backend._contents  # type: ignore[union-attr]  # nothing else waits for copies
     wait_for(lambda: contents.copies >= min(COPIES, len(pool.snapshot().nodes)), "copies of the collections")
+
+
+def wait_until_idle(pool: sky.Compute) -> None:
+    """Return when no task of the pool waits or runs; one that is being stopped runs until its node confirms it."""
+
+    def is_idle() -> bool:
+        now = pool.snapshot()  # one for both: a task may be sent between two
+        return not now.queued and not now.running
+
+    wait_for(is_idle, "the tasks to end")
 
 
 def blob_bytes_sent(pool: sky.Compute) -> int:

@@ -22,7 +22,7 @@ import skyward as sky
 from skyward.pool.joblib_backend import backend_class, keep_known_warnings
 from skyward.pool.joblib_batches import BatchSender, JoblibBatch
 from tests.local import tasks
-from tests.local.pools import blob_bytes_sent
+from tests.local.pools import blob_bytes_sent, wait_until_idle
 from tests.local.test_stopping import stands_still
 from tests.waiting import interrupt_when, wait_for
 
@@ -249,7 +249,7 @@ def test_timeout_raises_and_stops_the_calls(on_pool: sky.Compute, tmp_path: Path
     beat = tmp_path / "beat"
     with pytest.raises(JoblibTimeoutError):
         Parallel(timeout=1)(delayed(beat_for_ever)(str(beat)) for _ in range(4))
-    wait_for(lambda: not on_pool.snapshot().running and not on_pool.snapshot().queued, "the calls to stop")
+    wait_until_idle(on_pool)
     assert not beat.exists() or stands_still(beat), "a call may not have begun in time"
 
 

@@ -15,6 +15,7 @@ import pytest
 import skyward as sky
 from skyward.pool.series import MapSender
 from tests.local import tasks
+from tests.local.pools import wait_until_idle
 from tests.local.test_stopping import stands_still
 from tests.waiting import interrupt_when, wait_for
 
@@ -360,7 +361,7 @@ def test_timeout_of_a_map_stops_all_calls(pool: sky.Compute, of_20: None, tmp_pa
     beat = tmp_path / "beat"
     with pool.executor() as executor, pytest.raises(TimeoutError):
         list(executor.map(tasks.heartbeat.fn, [str(beat)] * MANY, [600] * MANY, timeout=1))
-    wait_for(lambda: not pool.snapshot().running and not pool.snapshot().queued, "the calls to stop")
+    wait_until_idle(pool)
     assert not beat.exists() or stands_still(beat), "a call may not have begun in time"
 
 
