@@ -19,16 +19,23 @@ def at_once(group: Group, needs: Needs) -> int:
 
 
 def cheapest(groups: Iterable[Group], needs: Needs) -> Group | None:
-    """Return the cheapest group that may have nodes and can hold the shape; ties go to the first."""
+    """Return the cheapest group that may have nodes and can hold the shape; ties go to the first.
+
+    A group that can launch no nodes now is chosen only if there is no other.
+    """
     best: Group | None = None
     for group in groups:
         if (
             group.max > 0
-            and (best is None or group.hourly_price < best.hourly_price)
+            and (best is None or _rank(group) < _rank(best))
             and (needs is NOTHING or group.can_hold(needs))
         ):
             best = group
     return best
+
+
+def _rank(group: Group) -> tuple[bool, float]:
+    return not group.can_launch, group.hourly_price
 
 
 def never(snapshot: Snapshot) -> tuple[Needs, ...]:

@@ -22,6 +22,8 @@ class Group:
         capabilities: capabilities of each node.
         hourly_price: price of each node, USD per hour.
         idle_timeout: seconds without a task before a node may be removed; None for the pool's.
+        can_launch: False while no more nodes of it can be launched (sold out, unaffordable, or they fail to start) but
+            those of another group can; `max` is then the number of nodes that are there or come.
     """
 
     name: str
@@ -32,6 +34,7 @@ class Group:
     capabilities: frozenset[str] = frozenset()
     hourly_price: float = 0.0
     idle_timeout: float | None = None
+    can_launch: bool = True
 
     def can_hold(self, needs: Needs) -> bool:
         """Return whether an empty node of the group could take such a task."""

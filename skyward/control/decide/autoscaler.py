@@ -10,12 +10,24 @@ Source: spec/ "Provision controllers".
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
 
 from skyward.control.lifecycle import AUTOSCALER, AutoscalerState, Lifecycle
 from skyward.scaling.bundles import floor_nodes
 from skyward.scaling.snapshot import Decision, Policy, Snapshot
 
-__all__ = ["Autoscaler", "Evaluation"]
+__all__ = ["Autoscaler", "BlockedNodes", "Evaluation"]
+
+
+class BlockedNodes(NamedTuple):
+    """Nodes of a group that cannot be launched now, and why: the end of a sentence about the group."""
+
+    nodes: int
+    why: str
+
+
+_NONE_BLOCKED: Mapping[str, BlockedNodes] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +90,15 @@ class Autoscaler:
         self._fewer_since.clear()
         self._most_wanted.clear()
 
-    def evaluate(self, snapshot: Snapshot, room: Mapping[str, int | None]) -> Evaluation | None:
+    def evaluate(
+        self, snapshot: Snapshot, room: Mapping[str, int | None], blocked: Mapping[str, BlockedNodes] = _NONE_BLOCKED
+    ) -> Evaluation | None:
         """Evaluate the policy; return None where nothing changes and nothing is held back.
 
         Args:
             room: additional nodes of each group that the budget allows; None for no limit.
+            blocked: nodes that cannot be launched now, by group: if the policy wants nodes of others, they are no
+                longer waited for.
         """
         now = snapshot.now
         if self.state == "waiting":
@@ -91,8 +107,12 @@ class Autoscaler:
             self._life.move("watching", now)
         decision = self.policy.decide(snapshot)
         before = snapshot.desired
-        wanted, notes = _within_bounds(decision, snapshot, room)
+        wanted, notes = _within_bounds(decision, snapshot, room, blocked)
         after = {name: self._step(name, before[name], wanted[name], decision.settled, now) for name in before}
+        if any(after[name] > before[name] for name in after):
+            for name, each in blocked.items():
+                after[name] = min(after[name], max(wanted[name], before[name] - each.nodes))
+                notes.append(f"because group {name!r} {each.why}")
         reason = ", ".join((decision.reason, *notes))
         held_back = self._why_held_back(now) if after != wanted else ""
         if after == wanted == before:
@@ -124,7 +144,7 @@ class Autoscaler:
 
 
 def _within_bounds(
-    decision: Decision, snapshot: Snapshot, room: Mapping[str, int | None]
+    decision: Decision, snapshot: Snapshot, room: Mapping[str, int | None], blocked: Mapping[str, BlockedNodes]
 ) -> tuple[dict[str, int], list[str]]:
     """Return the requested nodes by group, clamped to every limit, and a note on each limit that set a number."""
     before = snapshot.desired
@@ -136,7 +156,8 @@ def _within_bounds(
     for group in snapshot.groups:
         name, counts, more = group.name, snapshot.counts[group.name], room.get(group.name)
         retained = snapshot.retained.get(name)
-        least = [(before[name] if starting else 0, "kept while tasks wait for the first node")]
+        waited_for = before[name] - blocked[name].nodes if name in blocked else before[name]
+        least = [(waited_for if starting else 0, "kept while tasks wait for the first node")]
         least.append((floor.get(name, 0), f"at least {floor.get(name, 0)} for request_resources"))
         least += [(retained.nodes, retained.why)] if retained is not None else []
         highest = max(group.max, 0 if retained is None else retained.nodes)

@@ -7,7 +7,7 @@ One pure step, `message, now -> effects`. The asyncio pool (`skyward.control.act
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from skyward.control.decide.autoscaler import Autoscaler
+from skyward.control.decide.autoscaler import Autoscaler, BlockedNodes
 from skyward.control.decide.causes import Cause, CauseLog, describe
 from skyward.control.decide.machines import messages as machines
 from skyward.control.decide.machines.budget import (
@@ -37,6 +37,7 @@ from skyward.control.decide.messages import (
     Tick,
 )
 from skyward.control.decide.plane_view import PlaneView
+from skyward.control.decide.prospects import RAISE_BUDGET, Obstacle, Prospects, VainWait
 from skyward.control.decide.removal import after_drain, at_least, retained_nodes
 from skyward.control.decide.settings import PlaneSettings
 from skyward.control.decide.tasks import messages as tasks
@@ -46,6 +47,7 @@ from skyward.events.decisions import Decider, DecisionEvent, DecisionLog
 from skyward.formatting import count_text, money_text
 from skyward.kept.registry import KeptRegistry
 from skyward.scaling.bundles import floor_nodes
+from skyward.scaling.fitting import cheapest
 from skyward.scaling.snapshot import Demand, Group, Policy, RetainedNodes, Snapshot
 from skyward.values.needs import NOTHING, Needs
 
@@ -78,6 +80,7 @@ class ControlPlane:
         self.decisions = DecisionLog()
         self.causes = CauseLog()
         self.kept = KeptRegistry()
+        self.prospects = Prospects(self.groups, self.reconciler, self.ledger, settings.max_nodes)
         self._view = PlaneView(self.groups, self.tasks, self.reconciler.table, self.ledger)
         self.ready = False
         self.failure = ""
@@ -157,6 +160,7 @@ class ControlPlane:
                 self._evaluate(now, effects)
             case SetBudget(budget):
                 self._set_budget(budget, now, effects)
+                self._look_for_others(now)
             case CollectionUsed():
                 if not any(self.desired.values()):
                     self._wake(NOTHING, "the client uses a collection and the pool has no nodes", now, effects)
@@ -176,6 +180,8 @@ class ControlPlane:
                 self._reconcile(message, now, effects)
                 if isinstance(message, machines.TakenOver):
                     self._remove_emptied(now, effects)
+                if isinstance(message, machines.Refused | machines.Failed | machines.Lost):
+                    self._look_for_others(now)
         if self.ledger.budget is not None:
             self._watch_budget(now, effects)
         self._check_readiness(message, now, effects)
@@ -250,9 +256,9 @@ class ControlPlane:
 
     def _wake(self, needs: Needs, reason: str, now: float, effects: list[PlaneEffect]) -> None:
         """Launch a node that can hold `needs`, for a pool that has none."""
-        able = [group for group in self._scalable_groups() if group.max and group.can_hold(needs)]
-        if able and not self.budget_exhausted:
-            group = min(able, key=lambda each: each.hourly_price)
+        blocked = self.prospects.blocked([needs], now)
+        group = cheapest(self.prospects.limited(blocked), needs)
+        if group is not None and not self.budget_exhausted:
             after = {**self.desired, group.name: 1}
             self._decide("policy", after, reason, now, effects)
 
@@ -269,8 +275,9 @@ class ControlPlane:
                         effect = replace(effect, reason=f"the pool {self.failure}")
                     self._draining.discard(effect.rank)
                     self._node_gone(effect, now, effects)
-                case machines.GiveUp(_, rank, reason, origin=origin):
+                case machines.GiveUp(group, rank, reason, origin=origin):
                     self.failure = f"could not start node {rank}{self.causes.because(origin)}: {reason}"
+                    self.prospects.failures[group] = self.failure
                 case _:
                     pass
             effects.append(effect)
@@ -375,14 +382,6 @@ class ControlPlane:
             return self.reconciler.empty
         needed = sum(map(self._threshold, self.groups.values()))
         return sum(self.desired.values()) - given_up < needed
-
-    def _is_limited(self) -> bool:
-        return bool(self.reconciler.given_up) or any(map(self.reconciler.is_closed, self.groups))
-
-    def _hopeless_shapes(self) -> frozenset[Needs]:
-        """Return the queued shapes that fit only groups of which no node can be launched."""
-        able = [group for group in self.groups.values() if self.reconciler.can_have(group.name)]
-        return frozenset(needs for needs in self.tasks.shapes() if not any(group.can_hold(needs) for group in able))
 
     def may_gain_nodes(self) -> bool:
         """Return whether nodes are booting, or more can be launched."""
@@ -517,10 +516,13 @@ class ControlPlane:
         self._evaluated_at, self._evaluate_at = now, None
         if not self.ready or self.budget_exhausted or not self.elastic:
             return
-        prices = {name: sources[0].hourly_price for name, sources in self.settings.sources.items()}
-        room = {name: self.ledger.room(price, now) for name, price in prices.items()}
+        room = {name: self.ledger.room(self.reconciler.price_now(name, now), now) for name in self.groups}
+        obstacles = self.prospects.blocked(self.tasks.shapes(), now)
+        blocked = {
+            name: BlockedNodes(len(self.reconciler.unrequested(name)), each.why) for name, each in obstacles.items()
+        }
         try:
-            verdict = self.autoscaler.evaluate(self.snapshot(now), room)
+            verdict = self.autoscaler.evaluate(self._snapshot(obstacles, now), room, blocked)
         except (Exception, SystemExit) as error:  # of a policy that the user wrote; the pool stays as it is
             failed = f"the policy raised {type(error).__name__}: {error}"
             self._log("policy", dict(self.desired), dict(self.desired), failed, now, effects, "nothing is changed")
@@ -532,6 +534,13 @@ class ControlPlane:
         self._log("policy", before, after, reason, now, effects, verdict.held_back)
         if verdict.changed:
             self._reconcile(machines.Desired(after, verdict.victims), now, effects)
+
+    def _look_for_others(self, now: float) -> None:
+        """Ask the policy soon, if nodes cannot be launched now of which others could take the place."""
+        blocked = self.prospects.blocked(self.tasks.shapes(), now) if self.tasks.queued else {}
+        if any(map(self.reconciler.unrequested, blocked)) or self.reconciler.given_up:
+            soon = max(now, self._evaluated_at + self.settings.evaluation_gap)
+            self._evaluate_at = soon if self._evaluate_at is None else min(soon, self._evaluate_at)
 
     def retained(self, now: float) -> dict[str, RetainedNodes]:
         """Return the nodes that scaling down keeps, by group; the head stays while any node does."""
@@ -570,8 +579,7 @@ class ControlPlane:
         budget, spent = money_text(self.ledger.budget or 0.0), money_text(self.ledger.spent(now))
         drains = not self._stopped and self.ledger.per_hour
         left = f", and its nodes need up to {DRAIN_RESERVE:g} s more to drain" if drains else ""
-        how = "`pool.set_budget(USD)`, or `%sky up NAME --budget USD` in a notebook"
-        return f"has reached its budget of {budget}: {spent} is spent{left}; raise the budget to continue: {how}"
+        return f"has reached its budget of {budget}: {spent} is spent{left}; {RAISE_BUDGET}"
 
     @property
     def _next_reserve(self) -> float:
@@ -651,8 +659,8 @@ class ControlPlane:
             effects.append(ThresholdReached(cause=self.handled))
         if self.budget_exhausted and self.tasks.waiting:
             effects.extend(self.tasks.handle(tasks.Abandon(self.failure, "unfunded"), now, self.handled))
-        elif self.ready and self.tasks.waiting and self._is_limited() and (shapes := self._hopeless_shapes()):
-            effects.extend(self.tasks.handle(tasks.Abandon(self.failure, shapes=shapes), now, self.handled))
+        elif self.ready and self.tasks.waiting and (vain := self.prospects.in_vain(self.tasks.shapes(), now)):
+            self._end_vain_waits(vain, now, effects)
         elif isinstance(message, Tick):
             pass  # only new tasks trigger an evaluation here; `_tick` does those that are due by time
         elif self.tasks.queued and self.policy.interval is None and self.ready and self.elastic:
@@ -660,6 +668,17 @@ class ControlPlane:
                 self._evaluate(now, effects)
             elif self._evaluate_at is None:
                 self._evaluate_at = self._evaluated_at + self.settings.evaluation_gap
+
+    def _end_vain_waits(self, vain: Mapping[Needs, VainWait], now: float, effects: list[PlaneEffect]) -> None:
+        """End the waiting tasks for which no node can come."""
+        ends: dict[VainWait, set[Needs]] = {}
+        for needs, end in vain.items():
+            ends.setdefault(end, set()).add(needs)
+        for end, shapes in ends.items():
+            self.failure = end.why
+            self._log("reconciler", self.desired, self.desired, f"waiting tasks end: the pool {end.why}", now, effects)
+            message = tasks.Abandon(end.why, end.outcome, frozenset(shapes))
+            effects.extend(self.tasks.handle(message, now, self.handled))
 
     def _enough(self) -> bool:
         if self.is_attached:
@@ -674,10 +693,17 @@ class ControlPlane:
 
     def snapshot(self, now: float) -> Snapshot:
         """Return the pool as a policy sees it."""
+        return self._snapshot(self.prospects.blocked(self.tasks.shapes(), now), now)
+
+    def _snapshot(self, blocked: Mapping[str, Obstacle], now: float) -> Snapshot:
+        counts = {name: self._view.counts(name, self.desired.get(name, 0)) for name in self.groups}
+        for name in blocked:
+            waiting = len(self.reconciler.unrequested(name))
+            counts[name] = replace(counts[name], booting=counts[name].booting - waiting)
         return Snapshot(
             now=now,
-            groups=self._scalable_groups(),
-            counts={name: self._view.counts(name, self.desired.get(name, 0)) for name in self.groups},
+            groups=self.prospects.limited(blocked),
+            counts=counts,
             demands=self.tasks.demands(),
             floor=self._floor,
             idle_for=self.tasks.idle_for(now),
@@ -687,19 +713,6 @@ class ControlPlane:
             task_seconds=self.tasks.task_seconds,
             retained=self.retained(now),
             nodes=self._view.nodes(now),
-        )
-
-    def _scalable_groups(self) -> tuple[Group, ...]:
-        """Return the groups; those that cannot launch nodes are limited to those they have, if others can grow."""
-        closed = {name for name in self.groups if self.reconciler.is_closed(name) or not self.reconciler.can_have(name)}
-        if not closed or len(closed) == len(self.groups):
-            return tuple(self.groups.values())
-        there = {name: self.reconciler.effective(name) for name in closed}
-        return tuple(
-            replace(group, min=min(group.min, there[name]), max=min(group.max, there[name]))
-            if name in closed
-            else group
-            for name, group in self.groups.items()
         )
 
     def _log(

@@ -1,5 +1,6 @@
 """Costs of a pool's machines: spent so far, and committed."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from skyward.formatting import money_text
@@ -17,6 +18,9 @@ TERMINATION_RESERVE = 10.0
 
 ATTACH_RESERVE = 30.0
 """Seconds of running that attaching needs: reaching the machines, and returning the results of their tasks."""
+
+
+_ROUNDING = 1e-9
 
 
 def can_be_attached(spent: float, per_hour: float, budget: float | None) -> bool:
@@ -58,13 +62,28 @@ class Ledger:
         self._spent += spent
 
     def reserve(self, machine: int, price: float) -> None:
-        """Commit a requested machine at `price` USD an hour."""
-        self._reserved[machine] = price
+        """Commit a requested machine at `price` USD an hour; an earlier request at a higher price may still succeed."""
+        self._reserved[machine] = max(price, self._reserved.get(machine, 0.0))
 
-    def covers(self, machine: int, price: float, now: float) -> bool:
-        """Return whether the budget covers what is committed, with a request for this machine at `price` or more."""
-        affordable = self.budget is None or self.committed(now) <= self.budget
-        return affordable and self._reserved.get(machine, -1.0) >= price
+    def affordable(self, machines: Iterable[int], price: float, now: float) -> list[int]:
+        """Return those of these machines that the budget allows to request at this price, USD an hour.
+
+        A machine that was requested before is committed already: only what it costs more counts.
+        """
+        if self.budget is None:
+            return list(machines)
+        left = (self.budget - self.committed(now)) * 3600 / DRAIN_RESERVE + _ROUNDING
+        found = []
+        for machine in machines:
+            more = max(0.0, price - self._reserved.get(machine, 0.0))
+            if more <= left:
+                left -= more
+                found.append(machine)
+        return found
+
+    def could_pay(self, price: float, now: float) -> bool:
+        """Return whether the budget allows one machine at this price, USD an hour, once every other one is gone."""
+        return self.budget is None or self.spent(now) + price * DRAIN_RESERVE / 3600 <= self.budget + _ROUNDING
 
     def bill(self, machine: int, now: float) -> None:
         """Start billing an allocated machine."""
@@ -116,10 +135,10 @@ class Ledger:
 
     def exhausted_at(self, ahead: float) -> float:
         """Return when the costs, including those of `ahead` more seconds, reach the budget; infinity for never."""
-        if self.budget is None or self._at is None:
+        if self.budget is None:
             return float("inf")
-        if self._per_hour <= 0:
-            return self._at if self._spent >= self.budget else float("inf")
+        if self._at is None or self._per_hour <= 0:
+            return float("-inf") if self._spent >= self.budget else float("inf")
         return self._at + (self.budget - self._spent) / self._per_hour * 3600 - ahead
 
     def _advance(self, now: float) -> None:

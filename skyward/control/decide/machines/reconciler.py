@@ -51,6 +51,17 @@ NOT_NEEDED = "it is no longer needed"
 RECLAIMED = "its provider takes it back"
 
 
+LONGEST_FAILING_PAUSE = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Failing:
+    """A group of which a node was given up: until when no other is launched, and the pause, in seconds."""
+
+    until: float
+    pause: float
+
+
 @dataclass
 class Reconciler:
     """The machines of one pool. `handle` is the only entry point; it returns effects.
@@ -82,6 +93,8 @@ class Reconciler:
     _refusals: dict[int, int] = field(default_factory=dict)
     _rounds: dict[int, int] = field(default_factory=dict)
     _given_up: dict[int, str] = field(default_factory=dict)
+    _failing: dict[str, _Failing] = field(default_factory=dict)
+    _last_refusals: dict[str, str] = field(default_factory=dict)
     _orphans: dict[int, float] = field(default_factory=dict)
     _victims: tuple[int, ...] = ()
     _final_refusal: str = "no provider takes requests"
@@ -115,6 +128,60 @@ class Reconciler:
         """Return whether no source of the group will ever be asked again."""
         return all(self._backoff.ready_at(source) == inf for source in self.sources[group])
 
+    def has_given_up(self, group: str) -> bool:
+        """Return whether a node of the group was given up."""
+        return group in self._given_up.values()
+
+    @property
+    def has_failed(self) -> bool:
+        """True if a node of any group was given up, and none of it has started since."""
+        return bool(self._failing)
+
+    def failing_until(self, group: str) -> float:
+        """Return the end of the pause in the launches of a group of which a node was given up."""
+        failing = self._failing.get(group)
+        return -inf if failing is None else failing.until
+
+    def last_refusal(self, group: str) -> str:
+        """Return why the latest refused request for a machine of the group was refused."""
+        return self._last_refusals.get(group, self._final_refusal)
+
+    def has_machine(self, group: str) -> bool:
+        """Return whether a node of the group is active, or a machine for one is allocated."""
+        booting = self.table.count(group, "booting") - self.requested(group) - len(self.unrequested(group))
+        return self.table.count(group, "active") + booting > 0
+
+    def requested(self, group: str) -> int:
+        """Return the number of nodes of a group whose machines are requested, without an answer so far."""
+        return sum(machine.state == "REQUESTED" for machine in self.table.of(group, "booting"))
+
+    def lowest_price(self, group: str) -> float:
+        """Return the lowest price of the sources of a group that may be asked again, USD an hour."""
+        sources = self.sources[group]
+        usable = [source for source in sources if self._backoff.ready_at(source) < inf]
+        return min(source.hourly_price for source in usable or sources)
+
+    def price_now(self, group: str, now: float) -> float:
+        """Return the price of the source that the next request is made to, USD an hour; of the first while none is."""
+        sources = self.sources[group]
+        return (self._backoff.choose(sources, now) or sources[0]).hourly_price
+
+    def paused_until(self, group: str, now: float) -> float:
+        """Return when the next request for a machine of the group may be made; `now` if at once, infinity for never.
+
+        A source that has failed to answer a few times only is still waited for: it counts as ready.
+        """
+        sources = self.sources[group]
+        if self._backoff.is_clear or self._backoff.choose(sources, now) is not None:
+            return now
+        if self._backoff.awaits(sources, now):
+            return now
+        return self._backoff.retry_at(sources, now)
+
+    def unrequested(self, group: str) -> list[Machine]:
+        """Return the nodes of a group that wait to be requested, by rank."""
+        return [machine for machine in self.table.of(group, "booting") if machine.state == "QUEUED"]
+
     def attempts(self, rank: int) -> tuple[int, int]:
         """Return the consecutive failed machines and refused requests of a rank."""
         return self._failures.get(rank, 0), self._refusals.get(rank, 0)
@@ -141,6 +208,7 @@ class Reconciler:
                     self._failures.clear()
                     self._refusals.clear()
                     self._rounds.clear()
+                    self._failing.clear()
                 if drain is not None and (machine := self.table.machine_of(drain, "RUNNING")) is not None:
                     machine.expelled = True
                     self._drain(machine, now, effects)
@@ -221,7 +289,8 @@ class Reconciler:
         self.table.move(machine, "ALLOCATED", now)
         self.ledger.bill(number, now)
         if machine.source is not None:
-            self._backoff.answered(machine.source)
+            self._backoff.answered(machine.source, now)
+            self._forgive(machine.group)
         if machine.wanted:
             self.table.move(machine, "INSTALLING", now)
             effects.append(Install(number, machine.rank, cause=self.table.cause))
@@ -240,6 +309,7 @@ class Reconciler:
         machine = self.table.machines.get(number)
         if machine is None or machine.state not in ("QUEUED", "REQUESTED"):
             return
+        self._last_refusals[machine.group] = reason
         if machine.source is not None:
             self._backoff.failed(machine.source, machine.requested_at[-1], now, kind, retry_after)
             if self._backoff.ready_at(machine.source) == inf:
@@ -251,14 +321,17 @@ class Reconciler:
         if machine.wanted and self._is_hopeless(machine, kind, now):
             offers = len(self.sources[machine.group])
             whole = reason if offers == 1 else f"none of {offers} offers has a machine; the last one: {reason}"
-            self._give_up(machine, whole if kind != "unknown" else reason, effects)
+            self._give_up(machine, whole if kind != "unknown" else reason, now, effects)
 
     def _is_hopeless(self, machine: Machine, kind: RefusalKind, now: float) -> bool:
         """Count a refusal, and return whether the rank of its machine is to be given up.
 
-        While another source can be asked at once, or one is waited for, a refusal for a known reason does not count.
+        While another source can be asked at once, or one is waited for, a refusal for a known reason does not count;
+        nor does one in an answer that gave some of the machines asked for.
         """
         rank, counts, sources = machine.rank, self._refusals, self.sources[machine.group]
+        if machine.source is not None and self._backoff.gave_since(machine.source, machine.requested_at[-1]):
+            return False
         if kind in ("unknown", "rate"):
             counts[rank] = counts.get(rank, 0) + 1
             most = self.limits.refusals * min(self.limits.failing_sources, len(sources))
@@ -270,6 +343,14 @@ class Reconciler:
         rounds = self._rounds[rank] = self._rounds.get(rank, 0) + 1
         return self.opening and rounds >= self.limits.rounds
 
+    def _forgive(self, group: str) -> None:
+        """Forget the refusals of the ranks of a group that was given a machine."""
+        for counts in (self._refusals, self._rounds):
+            for rank in tuple(counts):
+                assignment = self.table.assignments.get(rank)
+                if assignment is None or assignment.machine.group == group:
+                    del counts[rank]
+
     def _give_up_hopeless(self, now: float, effects: list[ReconcilerEffect]) -> None:
         """Give up the queued machines of groups of which no source will ever be asked again."""
         for group in self.desired:
@@ -279,7 +360,7 @@ class Reconciler:
                         self._orphan(machine, self._final_refusal, now, effects, "refused")
                     else:
                         self._drop(machine, self._final_refusal, now, effects)
-                    self._give_up(machine, self._final_refusal, effects)
+                    self._give_up(machine, self._final_refusal, now, effects)
 
     def _joined(self, number: int, reports: bool, now: float, effects: list[ReconcilerEffect]) -> None:
         machine = self.table.machines.get(number)
@@ -290,6 +371,7 @@ class Reconciler:
         self._failures.pop(machine.rank, None)
         self._refusals.pop(machine.rank, None)
         self._rounds.pop(machine.rank, None)
+        self._failing.pop(machine.group, None)
         if machine.source is not None:
             self._backoff.succeeded(machine.source)
         effects.append(Activate(number, machine.rank, machine.group, cause=self.table.cause))
@@ -316,7 +398,7 @@ class Reconciler:
                 self._terminate(machine, reason, now, effects, "failed")
                 self._failures[machine.rank] = self._failures.get(machine.rank, 0) + (not lost)
                 if is_final or self._failures[machine.rank] >= self.limits.launches:
-                    self._give_up(machine, reason, effects)
+                    self._give_up(machine, reason, now, effects)
             case "RUNNING" | "STOP_REQUESTED" if machine is not None:
                 self.table.move(machine, "STOPPED", now, reason)
                 self._terminate(machine, reason, now, effects, "lost")
@@ -381,8 +463,12 @@ class Reconciler:
         self._orphans[machine.id] = now
         effects.append(Terminate(machine.id, reason, cause=self.table.cause))
 
-    def _give_up(self, machine: Machine, reason: str, effects: list[ReconcilerEffect]) -> None:
+    def _give_up(self, machine: Machine, reason: str, now: float, effects: list[ReconcilerEffect]) -> None:
         self._given_up[machine.rank] = machine.group
+        known = self._failing.get(machine.group)
+        if known is None or now >= known.until:
+            pause = self.limits.failing_pause if known is None else min(2 * known.pause, LONGEST_FAILING_PAUSE)
+            self._failing[machine.group] = _Failing(now + pause, pause)
         origin, cause = machine.cause, self.table.cause
         effects.append(GiveUp(machine.group, machine.rank, reason, machine.id, origin=origin, cause=cause))
 

@@ -30,6 +30,9 @@ class Limits:
         first_backoff: first backoff of a source that failed; doubled with each failure.
         no_capacity: time without a request to a source that has no machine now.
         rounds: how often all sources may refuse a rank, for lack of capacity or quota, before the pool is ready.
+        failing_pause: time without a launch in a group of which a node was given up because its machines did not start,
+            once that is forgotten; doubled each time, up to an hour.
+        patience: time that tasks wait for a node while every group that could hold them is sold out or fails.
     """
 
     launches: int = 3
@@ -44,6 +47,8 @@ class Limits:
     first_backoff: float = FIRST_PAUSE
     no_capacity: float = NO_CAPACITY_PAUSE
     rounds: int = 1
+    failing_pause: float = 300.0
+    patience: float = 3600.0
 
 
 class Requester:
@@ -120,13 +125,10 @@ class Requester:
             if (at := self.backoff.retry_at(self._places[group], now)) < inf:
                 self._retry(at)
             return
-        room = self._ledger.room(source.hourly_price, now)
-        if room is not None and room < len(machines):
-            repeated = [machine for machine in machines if self._ledger.covers(machine.id, source.hourly_price, now)]
-            new = [machine for machine in machines if machine not in repeated]
-            self.over_budget = room < len(new)
-            machines = repeated + new[:room]
-        self._launch(group, source, machines, now, effects)
+        by_number = {machine.id: machine for machine in machines}
+        affordable = self._ledger.affordable(by_number, source.hourly_price, now)
+        self.over_budget = self.over_budget or len(affordable) < len(machines)
+        self._launch(group, source, [by_number[number] for number in affordable], now, effects)
 
     def _launch(
         self,

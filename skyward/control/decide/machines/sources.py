@@ -90,6 +90,12 @@ class Backoff:
     _failures: dict[MachineSource, _Failures] = field(default_factory=dict)
     _resting: dict[MachineSource, float] = field(default_factory=dict)
     _denied: set[tuple[str, int]] = field(default_factory=set)
+    _answered_at: dict[MachineSource, float] = field(default_factory=dict)
+
+    @property
+    def is_clear(self) -> bool:
+        """True if no source has failed of late."""
+        return not (self._failures or self._resting or self._denied)
 
     def failed(
         self,
@@ -112,10 +118,15 @@ class Backoff:
         pause = min(self.longest, self.first * 2 ** (failures - 1))
         self._failures[source] = _Failures(failures, now, now + pause, before + 1 if kind in _TRANSIENT else 0)
 
-    def answered(self, source: MachineSource) -> None:
+    def answered(self, source: MachineSource, now: float) -> None:
         """Record that a request was answered with a machine."""
+        self._answered_at[source] = now
         if (record := self._failures.get(source)) is not None:
             record.unanswered = 0
+
+    def gave_since(self, source: MachineSource, asked_at: float) -> bool:
+        """Return whether the source has given a machine since `asked_at`."""
+        return self._answered_at.get(source, -inf) >= asked_at
 
     def succeeded(self, source: MachineSource) -> None:
         """Record that a machine of this source runs."""

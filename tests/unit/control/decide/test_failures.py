@@ -6,7 +6,7 @@ import pytest
 
 from skyward.control.decide.machines import messages as machines
 from skyward.control.decide.machines.requests import Limits
-from skyward.control.decide.machines.sources import MachineSource
+from skyward.control.decide.machines.sources import MachineSource, RefusalKind
 from skyward.control.decide.messages import Open, Resize
 from skyward.scaling.snapshot import Group
 from skyward.values.needs import Needs
@@ -73,10 +73,29 @@ def test_partial_allocation_is_kept() -> None:
     world.tell(machines.Allocated(first))
     world.tell(machines.Joined(first))
     world.tell(machines.Refused(tuple(others), "no capacity"))
-    world.wait(5)
-    world.tell(machines.Refused(tuple(world.asked), "no capacity"))
+    for _ in range(2):
+        assert not world.plane.cannot_start, "part of the request was granted, which is no refusal"
+        world.wait(5)
+        refused = tuple(world.asked)
+        world.asked.clear()
+        world.tell(machines.Refused(refused, "no capacity"))
     assert world.active == 1
     assert world.plane.cannot_start
+
+
+@pytest.mark.parametrize("kind", ["unknown", "capacity"])
+def test_cloud_that_gives_one_machine_of_each_request_fills_the_pool(kind: RefusalKind) -> None:
+    world = World(Group("default", 6, 6), limits=Limits(no_capacity=5.0))
+    world.tell(Open())
+    while world.active < 6:
+        assert not world.plane.cannot_start
+        asked = tuple(world.asked)
+        world.asked.clear()
+        world.tell(machines.Allocated(asked[0]))
+        world.tell(machines.Joined(asked[0]))
+        if asked[1:]:
+            world.tell(machines.Refused(asked[1:], "one at a time", kind))
+            world.wait(30)
 
 
 def test_other_source_is_used_during_backoff() -> None:

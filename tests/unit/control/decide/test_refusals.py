@@ -108,7 +108,7 @@ def test_answers_between_lost_ones_keep_the_offer_in_use() -> None:
     for now in range(0, 1000, 100):
         backoff.failed(SPOT, now, now)
         assert backoff.choose((SPOT, DEMAND), now) is None
-        backoff.answered(SPOT)
+        backoff.answered(SPOT, now)
         backoff.succeeded(SPOT)
 
 

@@ -1,0 +1,174 @@
+"""Prospects of the groups of a pool: which can launch nodes now, and what waits in vain. Decides only; no I/O.
+
+A shape of tasks waits in vain if no node that could hold it is active or boots, and every group that could is
+obstructed: for good, or for longer than the patience of the limits.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from skyward.control.decide.machines.budget import DRAIN_RESERVE, Ledger
+from skyward.control.decide.machines.reconciler import Reconciler
+from skyward.formatting import money_text
+from skyward.scaling.snapshot import Group
+from skyward.values.needs import Needs
+
+__all__ = ["Obstacle", "Prospects", "VainWait"]
+
+RAISE_BUDGET = "raise the budget to continue: `pool.set_budget(USD)`, or `%sky up NAME --budget USD` in a notebook"
+
+ANY_MACHINE = (0,)
+"""A machine that was never requested; numbers of machines start at 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """Why no more nodes of a group can be launched now.
+
+    Attributes:
+        why: the end of a sentence about the pool.
+        is_final: True if waiting does not help.
+    """
+
+    kind: Literal["failed", "closed", "budget", "full", "sold out"]
+    why: str
+    is_final: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class VainWait:
+    """The end of tasks that wait in vain. `why`: the end of a sentence about the pool."""
+
+    why: str
+    outcome: Literal["abandoned", "unfunded"]
+
+
+@dataclass
+class Prospects:
+    """Prospects of one pool's groups.
+
+    Attributes:
+        groups: the groups, by name, with their present bounds.
+        max_nodes: maximum over all groups; None for no limit but theirs.
+        failures: why nodes of a group could not be started, by group: the end of a sentence about the pool.
+    """
+
+    groups: Mapping[str, Group]
+    reconciler: Reconciler
+    ledger: Ledger
+    max_nodes: int | None = None
+    failures: dict[str, str] = field(default_factory=dict)
+    _in_vain_since: dict[Needs, float] = field(default_factory=dict)
+
+    @property
+    def are_clear(self) -> bool:
+        """True if nothing can obstruct a group: neither failures, nor refusals, nor limits of the whole pool."""
+        reconciler = self.reconciler
+        is_limited = self.ledger.budget is not None or self.max_nodes is not None
+        return (
+            not (is_limited or reconciler.given_up or reconciler.has_failed) and reconciler.requester.backoff.is_clear
+        )
+
+    def obstacles(self, now: float) -> dict[str, Obstacle]:
+        """Return the obstacles of the groups that have one."""
+        if self.are_clear:
+            return {}
+        found = {name: self._obstacle(name, now) for name in self.groups}
+        return {name: obstacle for name, obstacle in found.items() if obstacle is not None}
+
+    def _obstacle(self, name: str, now: float) -> Obstacle | None:
+        reconciler, ledger = self.reconciler, self.ledger
+        if reconciler.is_closed(name):
+            return Obstacle("closed", f"gets no more machines: {reconciler.last_refusal(name)}", is_final=True)
+        if reconciler.has_given_up(name):
+            return Obstacle("failed", self.failures.get(name, "could not start a node"), is_final=True)
+        price = reconciler.price_now(name, now)
+        if not ledger.could_pay(reconciler.lowest_price(name), now):
+            return Obstacle("budget", self._unaffordable(price, now), is_final=True)
+        if self.max_nodes is not None:
+            others = sum(group.min for other, group in self.groups.items() if other != name)
+            if others >= self.max_nodes:
+                why = f"may have {self.max_nodes} nodes in total, which its other groups have as their minimum"
+                return Obstacle("full", why, is_final=True)
+        if now < reconciler.failing_until(name):
+            return Obstacle("failed", self.failures.get(name, "could not start a node"))
+        if reconciler.paused_until(name, now) > now:
+            return Obstacle("sold out", f"gets no machine now: {reconciler.last_refusal(name)}")
+        if not ledger.affordable(ANY_MACHINE, price, now):
+            return Obstacle("budget", self._unaffordable(price, now))
+        return None
+
+    def _unaffordable(self, price: float, now: float) -> str:
+        return (
+            f"cannot afford another node: {money_text(self.ledger.spent(now))} of its budget of "
+            f"{money_text(self.ledger.budget or 0.0)} is spent, and {DRAIN_RESERVE:g} s of a node for "
+            f"{money_text(price)}/h must be covered; {RAISE_BUDGET}"
+        )
+
+    # For the policies.
+
+    def blocked(self, shapes: Iterable[Needs], now: float) -> dict[str, Obstacle]:
+        """Return the obstacles of the groups in place of which others are to be launched.
+
+        A group for which waiting does not help is one, if another can launch nodes; so is one that is obstructed for
+        now, if another could hold some of the waiting `shapes` that it can hold.
+        """
+        obstacles = self.obstacles(now)
+        free = [group for name, group in self.groups.items() if name not in obstacles and self._has_room(group)]
+        if not free:
+            return {}
+        waiting = list(shapes)
+
+        def has_substitute(group: Group) -> bool:
+            return any(group.can_hold(needs) and any(other.can_hold(needs) for other in free) for needs in waiting)
+
+        return {name: each for name, each in obstacles.items() if each.is_final or has_substitute(self.groups[name])}
+
+    def _has_room(self, group: Group) -> bool:
+        return self.reconciler.effective(group.name) < group.max
+
+    def limited(self, blocked: Collection[str]) -> tuple[Group, ...]:
+        """Return the groups for a policy: those that are blocked have no more nodes than are there, or come."""
+        return tuple(self._limited(group) if name in blocked else group for name, group in self.groups.items())
+
+    def _limited(self, group: Group) -> Group:
+        coming = self.reconciler.effective(group.name) - len(self.reconciler.unrequested(group.name))
+        return replace(group, min=min(group.min, coming), max=min(group.max, coming), can_launch=False)
+
+    # For the tasks.
+
+    def in_vain(self, shapes: Iterable[Needs], now: float) -> dict[Needs, VainWait]:
+        """Return how the tasks of those of these waiting shapes end for which no node can come."""
+        obstacles = self.obstacles(now)
+        if not (obstacles or self._in_vain_since):
+            return {}
+        waiting = set(shapes)
+        for needs in [each for each in self._in_vain_since if each not in waiting]:
+            del self._in_vain_since[needs]
+        ends = ((needs, self._end(needs, obstacles, now)) for needs in waiting)
+        return {needs: end for needs, end in ends if end is not None}
+
+    def _end(self, needs: Needs, obstacles: Mapping[str, Obstacle], now: float) -> VainWait | None:
+        able = [group.name for group in self.groups.values() if group.can_hold(needs) and self._may_have(group)]
+        if not able or any(self.reconciler.has_machine(name) for name in able):
+            self._in_vain_since.pop(needs, None)
+            return None
+        if any(map(self.reconciler.requested, able)):
+            return None
+        found = [obstacles[name] for name in able if name in obstacles]
+        if len(found) < len(able):
+            return None
+        since = self._in_vain_since.setdefault(needs, now)
+        patience = self.reconciler.limits.patience
+        if not all(each.is_final for each in found):
+            if now - since <= patience:
+                return None
+            found = [each for each in found if not each.is_final]
+        whys = dict.fromkeys(each.why for each in found)
+        is_money = all(each.kind == "budget" for each in found)
+        waited = "" if all(each.is_final for each in found) else f", for over {patience / 60:g} minutes"
+        return VainWait("; it ".join(whys) + waited, "unfunded" if is_money else "abandoned")
+
+    def _may_have(self, group: Group) -> bool:
+        return group.max > 0 or self.reconciler.effective(group.name) > 0

@@ -1,0 +1,183 @@
+"""Tasks for which no node of the preferred group can come: they get one of another group, or they end and say why."""
+
+from typing import Any
+
+import pytest
+
+from skyward.control.decide.machines import messages as machines
+from skyward.control.decide.machines.requests import Limits
+from skyward.control.decide.machines.sources import MachineSource, RefusalKind
+from skyward.control.decide.messages import SetBudget
+from skyward.control.decide.tasks import messages as tasks
+from skyward.scaling.registry import POLICIES
+from skyward.scaling.snapshot import Group
+from skyward.values.needs import Needs
+from tests.unit.control.decide.plane_world import World
+
+CHEAP = Group("cheap", 0, 4, hourly_price=1.0)
+DEAR = Group("dear", 0, 4, hourly_price=3.0)
+GPU = Needs({"GPU": 1.0})
+GPUS = Group("gpus", 0, 4, resources={"GPU": 1.0}, hourly_price=30.0)
+
+ELASTIC = [policy for policy in POLICIES if policy != "no"]
+
+
+def refuse(world: World, group: str, kind: RefusalKind) -> None:
+    """Refuse every request for a machine of the group."""
+    refused = tuple(number for number, request in world.asked.items() if request.group == group)
+    for number in refused:
+        del world.asked[number]
+    if refused:
+        world.tell(machines.Refused(refused, "no such machine is free", kind))
+
+
+def sold_out(world: World, group: str, *, count: int, until: float, kind: RefusalKind = "capacity") -> None:
+    """Advance the clock until so many tasks have ended, in a world in which one group is sold out."""
+    while world.now < until and len(world.settled) < count:
+        refuse(world, group, kind)
+        world.deliver()
+        world.finish()
+        world.wait(1.0)
+
+
+@pytest.mark.parametrize("policy", ELASTIC)
+@pytest.mark.parametrize("kind", ["capacity", "quota", "impossible", "denied"])
+def test_group_that_is_sold_out_is_replaced_by_the_next_cheapest(policy: str, kind: RefusalKind) -> None:
+    sources = {"cheap": (MachineSource("other cloud", "cheap", hourly_price=1.0),)}
+    world = World(CHEAP, DEAR, policy=policy, cooldown=5.0, sources=sources).open()
+    world.submit(4)
+    sold_out(world, "cheap", count=4, until=40.0, kind=kind)
+    assert set(world.settled.values()) == {"value"}
+    assert len(world.settled) == 4
+    assert any("no such machine is free" in reason for reason in world.reasons_given)
+
+
+def test_sold_out_group_is_used_again_after_its_pause() -> None:
+    world = World(CHEAP, DEAR, policy="pressure", limits=Limits(no_capacity=50.0)).open()
+    world.submit(2)
+    sold_out(world, "cheap", count=2, until=40.0)
+    world.wait(300)
+    world.deliver()
+    assert not world.active
+    world.submit(2)
+    assert {request.group for request in world.asked.values()} == {"cheap"}
+
+
+@pytest.mark.parametrize("policy", ELASTIC)
+def test_group_whose_machines_do_not_start_is_replaced(policy: str) -> None:
+    world = World(CHEAP, DEAR, policy=policy, cooldown=5.0, limits=Limits(launches=3)).open()
+    world.submit(2)
+    while world.now < 200.0 and len(world.settled) < 2:
+        world.allocate()
+        for number in tuple(world.installing):
+            del world.installing[number]
+            bad = world.alive[number].type == "cheap"
+            world.tell(machines.Failed(number, "its disk is broken") if bad else machines.Joined(number))
+        world.bury()
+        world.finish()
+        world.wait(1.0)
+    assert set(world.settled.values()) == {"value"}, "the dear group serves the tasks"
+
+
+def test_tasks_end_when_every_group_that_fits_fails_to_start() -> None:
+    world = World(CHEAP, GPUS, policy="pressure", limits=Limits(launches=1)).open()
+    first, *_ = world.submit(2, GPU)
+    world.allocate()
+    for number in tuple(world.installing):
+        world.tell(machines.Failed(number, "its driver does not load"))
+    assert world.settled[first] == "abandoned"
+    assert "its driver does not load" in world.reasons[first]
+    assert not world.plane.is_unfunded
+
+
+@pytest.mark.parametrize("policy", ELASTIC)
+def test_tasks_end_when_the_budget_is_set_below_the_costs(policy: str) -> None:
+    world = World(CHEAP, policy=policy, budget=10.0, cooldown=5.0, idle_timeout=5.0).open()
+    world.submit(1)
+    world.wait(5)
+    world.deliver()
+    world.wait(60)
+    world.finish()
+    world.wait(300)
+    world.deliver()
+    assert not world.active
+    world.tell(SetBudget(0.000001))
+    (task,) = world.submit(1)
+    world.wait(40)
+    assert world.settled[task] == "unfunded"
+    assert "budget" in world.reasons[task]
+
+
+@pytest.mark.parametrize("policy", ELASTIC)
+def test_tasks_end_when_the_only_group_that_fits_is_too_dear(policy: str) -> None:
+    world = World(CHEAP, GPUS, policy=policy, budget=0.1, cooldown=5.0).open()
+    (gpu,) = world.submit(1, GPU)
+    plain = world.submit(1)
+    world.wait(40)
+    world.deliver()
+    world.finish(plain)
+    assert world.settled == {gpu: "unfunded", **dict.fromkeys(plain, "value")}
+    assert "cannot afford another node" in world.reasons[gpu]
+    assert "$30" in world.reasons[gpu]
+
+
+def test_plain_tasks_go_to_the_group_that_the_budget_covers() -> None:
+    groups = (Group("small", 0, 4, hourly_price=0.0), Group("large", 0, 4, resources={"GPU": 1.0}, hourly_price=30.0))
+    world = World(*groups, policy="pressure", budget=0.1).open()
+    (task,) = world.submit(1)
+    world.deliver()
+    world.finish()
+    assert world.settled == {task: "value"}
+
+
+def test_unanswered_request_is_affordable_again_for_its_own_machine() -> None:
+    limits = Limits(request=10.0, refusals=5)
+    world = World(Group("default", 0, 1, hourly_price=3.6), budget=0.06, limits=limits, policy="pressure").open()
+    world.submit(1)
+    (number,) = world.asked
+    world.asked.clear()
+    world.wait(60)
+    assert list(world.asked) == [number], "its reservation covers the repeated request"
+
+
+def test_tasks_end_once_every_group_has_been_sold_out_for_longer_than_the_patience() -> None:
+    world = World(CHEAP, DEAR, policy="pressure", limits=Limits(patience=1000.0)).open()
+    (task,) = world.submit(1)
+    while world.now < 900:
+        refuse(world, "cheap", "capacity")
+        refuse(world, "dear", "capacity")
+        world.wait(1.0)
+    assert task not in world.settled
+    while world.now < 1400 and task not in world.settled:
+        refuse(world, "cheap", "capacity")
+        refuse(world, "dear", "capacity")
+        world.wait(1.0)
+    assert world.settled[task] == "abandoned"
+    assert "no such machine is free" in world.reasons[task]
+    assert any("waiting tasks end" in reason for reason in world.reasons_given)
+
+
+def test_machine_that_comes_within_the_patience_serves_the_tasks() -> None:
+    world = World(CHEAP, policy="pressure", limits=Limits(patience=1000.0)).open()
+    (task,) = world.submit(1)
+    while world.now < 800:
+        refuse(world, "cheap", "capacity")
+        world.wait(1.0)
+    while world.now < 1600 and task not in world.settled:
+        world.deliver()
+        world.finish()
+        world.wait(1.0)
+    assert world.settled == {task: "value"}
+
+
+def test_group_that_may_have_no_node_beside_the_minimums_ends_its_tasks() -> None:
+    world = World(Group("plain", 2, 2), GPUS, policy="pressure", max_nodes=2).open()
+    (task,) = world.submit(1, GPU)
+    assert world.settled[task] == "abandoned"
+    assert "2 nodes in total" in world.reasons[task]
+
+
+def test_broadcast_for_which_no_node_can_come_ends() -> None:
+    world = World(GPUS, policy="pressure", budget=0.1).open()
+    effects: list[Any] = world.tell(tasks.Broadcast(world.plane.tasks.number()))
+    assert any(isinstance(effect, tasks.BroadcastEnded) for effect in effects)
