@@ -109,6 +109,7 @@ class Snapshot:
         max_nodes: maximum number of nodes over all groups; None for only the limits of the groups.
         boot_seconds, task_seconds: recent means, None while unknown.
         retained: by group, nodes that keep values for later tasks.
+        head: group of node 0, which stays as long as any other node; None if there is no such node.
         nodes: every node, by rank. May be computed on demand: read it only if needed.
     """
 
@@ -124,6 +125,7 @@ class Snapshot:
     boot_seconds: float | None = None
     task_seconds: float | None = None
     retained: Mapping[str, RetainedNodes] = field(default_factory=dict)
+    head: str | None = None
     nodes: Sequence[NodeLoad] = ()
 
     @property

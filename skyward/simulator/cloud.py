@@ -89,6 +89,7 @@ class Cloud:
     _spent: float = 0.0
     _tombs: set[int] = field(default_factory=set)
     _short_until: float = 0.0
+    _sold_out_until: dict[str, float] = field(default_factory=dict)
     _never: dict[MachineSource, bool] = field(default_factory=dict)
     _denied: set[str] = field(default_factory=set)
 
@@ -98,6 +99,7 @@ class Cloud:
             self.clock.at(self.faults.until, self.end_faults)
         self._again(self.faults.storms, self._storm)
         self._again(self.faults.shortages, self._shortage)
+        self._again(self.faults.sold_out, self._sell_out)
         self._again(self.faults.denials, self._deny)
 
     def cost(self) -> float:
@@ -140,6 +142,7 @@ class Cloud:
         """End all faults."""
         self.faults = Faults()
         self._short_until = 0.0
+        self._sold_out_until.clear()
 
     # Effects.
 
@@ -159,7 +162,7 @@ class Cloud:
                 came.append(number)
             elif known is not None or number in self._tombs:
                 refused.setdefault("unknown", []).append(number)
-            elif kind := self._refuse_one():
+            elif kind := self._refuse_one(request.group):
                 refused.setdefault(kind, []).append(number)
             else:
                 self._start(number, request)
@@ -185,12 +188,13 @@ class Cloud:
             return Refused(request.machines, "there is no such machine", "impossible")
         return None
 
-    def _refuse_one(self) -> RefusalKind | None:
+    def _refuse_one(self, group: str) -> RefusalKind | None:
         """Return the kind of refusal of one more machine, as the cloud tells it; None if there is a machine."""
         quota = self.faults.quota
         if quota is not None and len(self.living) >= quota:
             return "quota" if self._happens(self.faults.explained) else "unknown"
-        if self.clock.now < self._short_until or self._happens(self.faults.partial):
+        is_short = self.clock.now < max(self._short_until, self._sold_out_until.get(group, 0.0))
+        if is_short or self._happens(self.faults.partial):
             return "capacity" if self._happens(self.faults.explained) else "unknown"
         return None
 
@@ -255,6 +259,12 @@ class Cloud:
 
     def _shortage(self) -> None:
         self._short_until = self.clock.now + self.faults.shortage_seconds
+
+    def _sell_out(self) -> None:
+        """Have no more machines of one of the groups that were asked for."""
+        asked = sorted({source.type for source in self._never})
+        if asked:
+            self._sold_out_until[self.random.choice(asked)] = self.clock.now + 10 * self.faults.shortage_seconds
 
     def _deny(self) -> None:
         """Deny all further requests to one provider of those that were asked."""

@@ -21,6 +21,7 @@ class Faults:
         detection: seconds until a silent death is noticed.
         partial: share of the requested machines that the cloud cannot launch.
         shortages: rate at which the cloud runs out of machines, for `shortage_seconds`.
+        sold_out: rate at which the cloud runs out of machines of one group, for ten times `shortage_seconds`.
         quota: maximum number of machines; None for no limit.
         explained: share of the refusals for lack of machines or quota whose kind the cloud tells.
         denials: rate at which a provider starts to deny all requests, for ever.
@@ -48,6 +49,7 @@ class Faults:
     partial: float = 0.0
     shortages: float = 0.0
     shortage_seconds: float = 600.0
+    sold_out: float = 0.0
     quota: int | None = None
     explained: float = 0.0
     denials: float = 0.0

@@ -67,7 +67,10 @@ class Invariants:
         self._terminated_at: dict[int, float] = {}
         self._drained_heads: set[int] = set()
         self._kept: dict[str, tuple[int, KeptEntry]] = {}
-        self._sizes_before: dict[str, tuple[int, int]] = {}
+        existing = scenario.existing  # machines of a former process are attached to whatever the maximum
+        self._sizes_before = {scenario.groups[0].name: (existing, existing)}
+        self._there_before = 0
+        self._total_before = existing + sum(group.min for group in scenario.groups[1:])
         self._reclaimed: set[int] = set()
         self._requested: dict[int, MachineSource] = {}
         self._resting: dict[MachineSource, tuple[float, str]] = {}
@@ -144,6 +147,16 @@ class Invariants:
                 yield "effective <= max", f"{desired} nodes of {name!r} are desired, over max {group.max}"
             if desired < stay and not plane.budget_exhausted and not runner.closing:
                 yield "nodes with kept values stay", f"{desired} nodes of {name!r} are desired, but {stay} must stay"
+        if (most := self._scenario.max_nodes) is not None:
+            stay = sum(each.nodes for each in retained.values())
+            total, before_total = sum(plane.desired.values()), self._total_before
+            self._total_before = total
+            if total > max(most, stay, before_total):
+                yield "desired <= max_nodes", f"{dict(plane.desired)} nodes are desired, over {most} in total"
+            there, before_there = sum(map(plane.reconciler.effective, plane.groups)), self._there_before
+            self._there_before = there
+            if there > max(most, stay, before_there, total):
+                yield "desired <= max_nodes", f"{there} nodes are active or booting, over {most} in total"
         staged = Counter((machine.group, machine.stage) for machine in plane.reconciler.table)
         for (name, stage), actual in staged.items():
             if actual != (counted := plane.reconciler.table.count(name, stage)):
@@ -168,7 +181,7 @@ class Invariants:
         for faults in (self._scenario.faults, runner.cloud.faults):
             lies = (faults.lost_replies, faults.lost_terminates, faults.phantoms, faults.reordered)
             self._was_dishonest = self._was_dishonest or any(lies)
-        return not self._was_dishonest and not any(act.kind == "fund" for act in self._scenario.actions)
+        return not self._was_dishonest and not any(act.kind in ("fund", "budget") for act in self._scenario.actions)
 
     def _tasks_end_once(
         self, runner: "Simulation", message: PlaneMessage, effects: list[PlaneEffect]

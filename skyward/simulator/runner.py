@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any, Literal, Protocol
 
@@ -36,6 +37,9 @@ __all__ = ["RunChecker", "Simulation", "simulate"]
 
 MEETING = 0.5
 """Seconds that a member of a collective takes until it is ready to meet the others."""
+
+TAKING_OVER = 3.0
+"""Seconds that a machine of a former process takes, once it has joined, to report what runs there."""
 
 SAME_MOMENT = 1000
 """Ticks at one moment after which the control plane is considered to be in an endless loop."""
@@ -234,6 +238,9 @@ class Simulation:
 
     def _from_cloud(self, answer: Any) -> None:
         """Pass an answer of the cloud to the control plane."""
+        if isinstance(answer, machines.Joined):
+            known = self.plane.reconciler.table.machines.get(answer.machine)
+            answer = replace(answer, reports=known is not None and known.adopted)
         if isinstance(answer, machines.Lost | machines.Failed):
             self.told_lost.add(answer.machine)
             if (worker := self.workers.get(answer.machine)) is not None:
@@ -310,6 +317,20 @@ class Simulation:
         worker.alive = self.cloud.machines[activate.machine].alive
         self.workers[activate.machine] = self.at_rank[activate.rank] = worker
         self._measures.peak = max(self._measures.peak, len(self.cloud.living))
+        if self.plane.reconciler.table.machines[activate.machine].adopted:
+            self.clock.after(TAKING_OVER, self._take_over, worker)
+
+    def _take_over(self, worker: SimulatedWorker) -> None:
+        """Report the task that a former process left on a machine."""
+        is_node = self.plane.reconciler.table.machine_of(worker.rank, "RUNNING", "STOP_REQUESTED") is not None
+        if self.closing or not (is_node and worker.alive and self.at_rank.get(worker.rank) is worker):
+            return
+        number = self._add(Task(self.clock.now, 30.0), measured=False)
+        self.runs[number].pinned = True
+        self.runs[number].waiting_since = None
+        self.send(tasks.TasksFound((number,), worker.rank, number))
+        worker.send(self.runs[number])
+        self.send(machines.TakenOver(worker.machine))
 
     def _drain(self, drain: machines.Drain) -> None:
         worker = self.at_rank[drain.rank]
@@ -361,6 +382,8 @@ class Simulation:
                 self.send(SetFloor((Demand(act.most),) if act.most else ()))
             case "fund":
                 self.send(SetBudget(float(act.most)))
+            case "budget":
+                self.send(SetBudget(act.most / 100 if act.most else None))
             case "cancel":
                 waiting = [run.task for run in self.runs.values() if not run.outcome]
                 self.send(tasks.CancelTasks(tuple(waiting[: act.most])))

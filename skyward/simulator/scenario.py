@@ -33,7 +33,8 @@ class Action:
     Attributes:
         at: when, in seconds.
         kind: "resize" to `least:most` nodes of the first group, "cancel" of `most` tasks, the oldest first, a "floor"
-            of `most` plain tasks, "fund" with `most` dollars, "broadcast" of one task,
+            of `most` plain tasks, "fund" with `most` dollars, "budget" of `most` cents, 0 for none, "broadcast" of one
+            task,
             "collective" of one task, run again up to `least` times, "pin" of `most` tasks to the
             node of rank `least`, "drain" of that node, "keep" of a value on it for `most` minutes, "use" of its values
             by a task, or "drop" of them.
@@ -53,7 +54,10 @@ class Scenario:
         work: the tasks, or the workload that generates them.
         policy: name of the scaling policy.
         boot: time from the launch of a machine to its first task.
-        sources: sources of machines of each group, each of another provider, at the same price.
+        sources: sources of machines of each group, each of another provider.
+        markup: price of each source in terms of the one before.
+        max_nodes: maximum over all groups; None for no limit but theirs.
+        existing: machines of a former process in the first group, which the pool attaches to.
         grace: maximum time that the run continues after the last task arrives.
         checked: True to check every invariant after every step.
         limits: limits of the reconciler; None for its defaults.
@@ -67,6 +71,9 @@ class Scenario:
     seed: int = 0
     budget: float | None = None
     sources: int = 1
+    markup: float = 1.0
+    max_nodes: int | None = None
+    existing: int = 0
     faults: Faults = NO_FAULTS
     cooldown: float = 30.0
     idle_timeout: float = 60.0
@@ -88,14 +95,22 @@ class Scenario:
         """Return the settings of the control plane."""
         sources: Mapping[str, tuple[MachineSource, ...]] = {
             group.name: tuple(
-                MachineSource(f"simulated {number}", group.name, position=number, hourly_price=group.hourly_price)
+                MachineSource(
+                    f"simulated {number}",
+                    group.name,
+                    position=number,
+                    hourly_price=group.hourly_price * self.markup**number,
+                )
                 for number in range(self.sources)
             )
             for group in self.groups
         }
+        first = self.groups[0].name
         return PlaneSettings(
             groups=self.groups,
             sources=sources,
+            existing={first: {sources[first][0]: self.existing}} if self.existing else {},
+            max_nodes=self.max_nodes,
             retries=self.retries,
             cooldown=self.cooldown,
             idle_timeout=self.idle_timeout,

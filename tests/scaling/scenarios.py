@@ -27,7 +27,7 @@ def scenario_of(seed: int, minutes: float) -> Scenario:
     if random.random() < 0.2:
         budget = random.uniform(0.1, 3.0)
     policy = random.choice(POLICIES)
-    return Scenario(
+    scenario = Scenario(
         work=_tasks(random, groups, until),
         groups=groups,
         policy=policy,
@@ -51,6 +51,30 @@ def scenario_of(seed: int, minutes: float) -> Scenario:
             rounds=clouds.choice([1, 3]),
         ),
         actions=_acts(random, groups, until),
+    )
+    return _with_meetings_of_features(Random(f"meetings {seed}"), scenario, until)
+
+
+def _with_meetings_of_features(random: Random, scenario: Scenario, until: float) -> Scenario:
+    """Return the scenario, for one in two seeds with what few pools have: each meets every other feature now and then.
+
+    These are a limit of all nodes, sources at other prices, groups that are sold out, machines of a former process, and
+    budgets that change at any moment.
+    """
+    if random.random() < 0.5:
+        return scenario
+    least = sum(group.min for group in scenario.groups)
+    funds = [
+        Action(random.uniform(0, until), "budget", 0, random.choice([0, 1, 5, 20, 100, 300]))
+        for _ in range(random.choice([0, 0, 1, 3]))
+    ]
+    return replace(
+        scenario,
+        max_nodes=random.choice([None, None, max(1, least), least + 1, least + 2]),
+        markup=random.choice([1.0, 1.0, 1.5, 10.0]),
+        existing=random.choice([0, 0, 0, 1, 3]),
+        faults=replace(scenario.faults, sold_out=random.choice([0.0, 5.0, 20.0])),
+        actions=(*scenario.actions, *funds),
     )
 
 

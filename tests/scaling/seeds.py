@@ -28,13 +28,18 @@ MINUTES = 10.0
 CHUNK = 50
 
 
-def failure_of(scenario: Scenario) -> InvariantError | None:
-    """Return the violation of a run; None if there is none."""
+def failure_of(scenario: Scenario) -> Exception | None:
+    """Return the violation of a run, or whatever else it raised; None if there is nothing."""
     try:
         simulate(scenario)
-    except InvariantError as error:
+    except Exception as error:
         return error
     return None
+
+
+def rule_of(error: Exception) -> str:
+    """Return what was violated."""
+    return error.rule if isinstance(error, InvariantError) else type(error).__name__
 
 
 def run_seeds(first: int, last: int, minutes: float) -> tuple[int, list[int]]:
@@ -43,12 +48,12 @@ def run_seeds(first: int, last: int, minutes: float) -> tuple[int, list[int]]:
     for seed in range(first, last):
         try:
             steps += simulate(scenario_of(seed, minutes)).steps
-        except InvariantError:
+        except Exception:  # of any kind: it is a finding, and the sweep goes on
             failed.append(seed)
     return steps, failed
 
 
-def shrink(scenario: Scenario) -> tuple[Scenario, InvariantError]:
+def shrink(scenario: Scenario) -> tuple[Scenario, Exception]:
     """Return the smallest scenario found that violates the same rule, and its error."""
     error = failure_of(scenario)
     if error is None:
@@ -58,7 +63,7 @@ def shrink(scenario: Scenario) -> tuple[Scenario, InvariantError]:
         smaller = False
         for candidate in _smaller(scenario):
             found = failure_of(candidate)
-            if found is not None and found.rule == error.rule:
+            if found is not None and rule_of(found) == rule_of(error):
                 scenario, error, smaller = candidate, found, True
                 break
     return scenario, error
@@ -75,6 +80,12 @@ def _smaller(scenario: Scenario) -> Iterator[Scenario]:
         if getattr(scenario.faults, each.name) != getattr(usual, each.name):
             calmer = replace(scenario.faults, **{each.name: getattr(usual, each.name)})
             yield replace(scenario, faults=calmer)
+    if scenario.existing:
+        yield replace(scenario, existing=scenario.existing - 1)
+    if scenario.sources > 1:
+        yield replace(scenario, sources=scenario.sources - 1)
+    if scenario.max_nodes is not None:
+        yield replace(scenario, max_nodes=None)
     if len(scenario.groups) > 1 and not any(isinstance(task, Task) and task.needs for task in work):
         yield replace(scenario, groups=scenario.groups[:1])
     for position, group in enumerate(scenario.groups):
@@ -122,7 +133,7 @@ def main() -> int:
         return 0
     print(f"failed: {' '.join(map(str, failed[:100]))}\nthe shortest history of seed {failed[0]}:\n")
     scenario, error = shrink(scenario_of(failed[0], arguments.minutes))
-    print(error)
+    print(f"{rule_of(error)}: {error}")
     print(f"\n{scenario}")
     return 1
 

@@ -140,6 +140,7 @@ def test_failure_is_shrunk_to_its_shortest_history(monkeypatch: pytest.MonkeyPat
     broken(monkeypatch, lambda plane, message, effects: [*effects, *named(effects, "Settle")])
     failing = next(seed for seed in range(60) if run_seeds(seed, seed + 1, 10)[1])
     scenario, error = shrink(scenario_of(failing, 10))
+    assert isinstance(error, InvariantError)
     assert error.rule == "each task ends once"
     assert len(scenario.work) == 1  # type: ignore[arg-type]  # a tuple of tasks, not a workload
     assert not scenario.actions

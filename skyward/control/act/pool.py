@@ -31,6 +31,7 @@ from skyward.control.decide.machines.warm import WarmCandidate, plan_warm
 from skyward.control.decide.plane import ControlPlane
 from skyward.control.decide.removal import undrainable, unsizable
 from skyward.control.decide.tasks import messages as tasks
+from skyward.control.decide.total import over_total
 from skyward.control.lifecycle import POOL, Lifecycle, PoolState
 from skyward.control.observe.snapshot import PoolSnapshot
 from skyward.control.observe.startup import WARM
@@ -515,6 +516,9 @@ class Pool:
         name = group if group is not None else next(iter(self._launchers))
         least = wanted.ceiling if wanted.desired is None else max(wanted.min, wanted.desired)
         if reason := unsizable(least, self.control.retained(_now()).get(name)):
+            return reason
+        control, bounds = self.control, {name: (wanted.min, wanted.ceiling)}
+        if reason := over_total(control.groups, bounds, control.head, self._options.max_nodes):
             return reason
         nodes = {} if wanted.desired is None else {name: wanted.desired}
         self.tell(plane.Resize({name: (wanted.min, wanted.ceiling)}, nodes))

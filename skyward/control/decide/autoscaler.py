@@ -173,6 +173,9 @@ def _within_bounds(
             if count > max(limit, 0):
                 count, notes[name] = limit, note
         wanted[name] = count
+    head = snapshot.head
+    if head is not None and not wanted[head] and any(wanted.values()):
+        wanted[head], notes[head] = 1, "node 0 stays while there is any other"
     excess = sum(wanted.values()) - snapshot.max_nodes if snapshot.max_nodes is not None else 0
     for group in reversed(snapshot.groups):
         give = min(max(0, excess), max(0, wanted[group.name] - max(group.min, before[group.name])))

@@ -42,6 +42,7 @@ from skyward.control.decide.removal import after_drain, at_least, retained_nodes
 from skyward.control.decide.settings import PlaneSettings
 from skyward.control.decide.tasks import messages as tasks
 from skyward.control.decide.tasks.manager import TaskManager
+from skyward.control.decide.total import over_total, room_maker, within_total
 from skyward.errors import IllegalTransitionError
 from skyward.events.decisions import Decider, DecisionEvent, DecisionLog
 from skyward.formatting import count_text, money_text
@@ -262,6 +263,44 @@ class ControlPlane:
             after = {**self.desired, group.name: 1}
             self._decide("policy", after, reason, now, effects)
 
+    def _wakeable(self) -> list[Needs]:
+        """Return the waiting shapes that a group could hold, if the policy may launch nodes at all."""
+        if self.budget_exhausted or not self.elastic or self.policy.name == "no":
+            return []
+        able = [group for group in self.groups.values() if group.max]
+        return [needs for needs in self.tasks.shapes() if any(group.can_hold(needs) for group in able)]
+
+    def _is_full(self) -> bool:
+        most = self.settings.max_nodes
+        return most is not None and sum(map(self.reconciler.effective, self.groups)) >= most
+
+    def _make_room(self, now: float, effects: list[PlaneEffect]) -> bool:
+        """Remove an idle node in favour of tasks that no node there is can hold; return whether one was removed."""
+        kept = self.kept.busy_nodes(now)
+        idle = {
+            rank: self.reconciler.table.assignments[rank].machine.group
+            for rank in self.tasks.ranks
+            if rank not in kept and self.tasks.is_empty(rank)
+        }
+        obstacles = self.prospects.obstacles(now)
+        for needs in self.tasks.shapes():
+            fitting = [group for group in self.groups.values() if group.can_hold(needs)]
+            if any(self.reconciler.effective(group.name) for group in fitting):
+                continue
+            able = [group for group in fitting if group.max and group.name not in obstacles]
+            group = cheapest(able, needs)
+            rank = room_maker(idle, self.groups, self.desired, [group.name for group in able])
+            if group is None or rank is None:
+                continue
+            gives = idle[rank]
+            after = {**self.desired, gives: self.desired[gives] - 1}
+            if rank:
+                after[group.name] = self.desired[group.name] + 1
+            reason = f"tasks wait that need a node of group {group.name!r}, and idle node {rank} makes room for it"
+            self._decide("reconciler", after, reason, now, effects, victims=(rank,))
+            return True
+        return False
+
     # Machines.
 
     def _reconcile(self, message: machines.ReconcilerMessage, now: float, effects: list[PlaneEffect]) -> None:
@@ -378,7 +417,7 @@ class ControlPlane:
         given_up = len(self.reconciler.given_up)
         if not given_up:
             return False
-        if self.ready:
+        if self.ready or self.is_attached:
             return self.reconciler.empty
         needed = sum(map(self._threshold, self.groups.values()))
         return sum(self.desired.values()) - given_up < needed
@@ -411,15 +450,24 @@ class ControlPlane:
     def _resize(
         self, bounds: Mapping[str, tuple[int, int]], nodes: Mapping[str, int], now: float, effects: list[PlaneEffect]
     ) -> None:
+        if reason := over_total(self.groups, bounds, self.head, self.settings.max_nodes):
+            self._log("user", self.desired, self.desired, f"not resized: {reason}", now, effects)
+            return
         for name, (least, most) in bounds.items():
             self.groups[name] = replace(self.groups[name], min=least, max=most)
         self.tasks.groups = tuple(self.groups.values())
         after = dict(self.desired)
         for name, (least, most) in bounds.items():
             after[name] = max(least, min(most, nodes.get(name, after.get(name, least))))
+        after = self._within_total(after, bounds)
         sizes = ", ".join(f"{least}" if least == most else f"{least} to {most}" for least, most in bounds.values())
         if not self.budget_exhausted:
             self._decide("user", after, f"resized to {sizes}", now, effects, retry_given_up=True)
+
+    def _within_total(self, wanted: Mapping[str, int], first: Iterable[str]) -> dict[str, int]:
+        """Return the wanted nodes within the maximum over all groups, if the minimums are; `first`: reduced last."""
+        least = {name: group.min for name, group in self.groups.items()}
+        return within_total(wanted, least, first, self.settings.max_nodes)
 
     def _continue_size(
         self, nodes: Mapping[str, int], draining: tuple[int, ...], now: float, effects: list[PlaneEffect]
@@ -427,6 +475,7 @@ class ControlPlane:
         retained = self.retained(now)
         kept = {name: each.nodes for name, each in retained.items()}
         after = {name: max(nodes.get(name, count), kept.get(name, 0)) for name, count in self.desired.items()}
+        after = self._within_total(after, ())
         if after == dict(self.desired) or self.budget_exhausted:
             return
         reason = f"the pool had {count_text(sum(nodes.values()), 'desired node')} when its process ended"
@@ -661,6 +710,10 @@ class ControlPlane:
             effects.extend(self.tasks.handle(tasks.Abandon(self.failure, "unfunded"), now, self.handled))
         elif self.ready and self.tasks.waiting and (vain := self.prospects.in_vain(self.tasks.shapes(), now)):
             self._end_vain_waits(vain, now, effects)
+        elif self.ready and self.tasks.waiting and not any(self.desired.values()) and (shapes := self._wakeable()):
+            self._wake(shapes[0], "tasks wait and the pool has no nodes", now, effects)
+        elif self.ready and self.tasks.queued and self._is_full() and self._make_room(now, effects):
+            pass
         elif isinstance(message, Tick):
             pass  # only new tasks trigger an evaluation here; `_tick` does those that are due by time
         elif self.tasks.queued and self.policy.interval is None and self.ready and self.elastic:
@@ -712,8 +765,15 @@ class ControlPlane:
             boot_seconds=self._boot_seconds,
             task_seconds=self.tasks.task_seconds,
             retained=self.retained(now),
+            head=self.head,
             nodes=self._view.nodes(now),
         )
+
+    @property
+    def head(self) -> str | None:
+        """Group of node 0; None if it has no machine yet."""
+        head = self.reconciler.table.machine_of(0, "INSTALLING", "RUNNING", "STOP_REQUESTED")
+        return None if head is None else head.group
 
     def _log(
         self,
