@@ -8,8 +8,7 @@ Machines follow Ray's lifecycle (`skyward.control.decide.machines.instance`). So
 and "Autoscaler v2".
 """
 
-import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
 
@@ -120,7 +119,7 @@ class Reconciler:
 
     def can_have(self, group: str) -> bool:
         """Return whether a node of the group exists, or may be launched and was not given up."""
-        if any(machine.group == group for machine in self.table):
+        if self.table.has(group):
             return True
         return group not in self._given_up.values() and not self.is_closed(group)
 
@@ -355,7 +354,7 @@ class Reconciler:
         """Give up the queued machines of groups of which no source will ever be asked again."""
         for group in self.desired:
             if self.is_closed(group):
-                for machine in [each for each in self.table.of(group, "booting") if each.state == "QUEUED"]:
+                for machine in self.table.queued(group):
                     if machine.requested_at:
                         self._orphan(machine, self._final_refusal, now, effects, "refused")
                     else:
@@ -479,7 +478,7 @@ class Reconciler:
 
     def _check_deadlines(self, now: float, effects: list[ReconcilerEffect]) -> None:
         limits = self.limits
-        for machine in self.table:
+        for machine in self.table.in_states("REQUESTED", "INSTALLING", "STOP_REQUESTED", "TERMINATING"):
             stayed = now - machine.since
             match machine.state:
                 case "REQUESTED":
@@ -527,7 +526,7 @@ class Reconciler:
             missing = desired - there - len(given_up)
             if missing > 0:
                 missing -= self._keep_leaving(group, missing, now, effects)
-                for rank in self._free_ranks(missing):
+                for rank in self.table.free_ranks(missing, self._given_up):
                     failures = self._failures.get(rank, 0)
                     self.table.add(
                         group, rank, now + self._backoff.first * 2 ** (failures - 1) if failures else now, now
@@ -551,10 +550,6 @@ class Reconciler:
         for machine in kept:
             self.table.unmark_surplus(machine, now)
         return len(draining) + len(kept)
-
-    def _free_ranks(self, count: int) -> Iterable[int]:
-        free = (rank for rank in itertools.count() if rank not in self.table.assignments and rank not in self._given_up)
-        return list(itertools.islice(free, count))
 
     def would_drain(self, desired: Mapping[str, int], victims: tuple[int, ...]) -> list[int]:
         """Return the ranks of the running nodes that would be drained for these desired numbers."""
@@ -622,7 +617,7 @@ class Reconciler:
     def _update_state(self, now: float) -> None:
         booting = any(self.table.count(group, "booting") for group in self.desired)
         leaving = any(self.table.count(group, "leaving") for group in self.desired)
-        draining = leaving and any(machine.state == "STOP_REQUESTED" for machine in self.table)
+        draining = leaving and bool(self.table.counts_in("STOP_REQUESTED"))
         target: ReconcilerState = "scaling_up" if booting else "draining" if draining else "watching"
         if target != self.state:
             if target not in RECONCILER[self.state]:

@@ -85,37 +85,30 @@ class Requester:
     def request(self, groups: Iterable[str], now: float, effects: list[ReconcilerEffect]) -> None:
         """Request the queued machines of `groups` that are due."""
         self.retry_at, self.over_budget = None, False
-        ready: dict[str, list[Machine]] = {}
+        waiting: dict[str, int] = {}
         for group in groups:
-            if not self._table.count(group, "booting"):
-                continue
-            for machine in self._table.of(group, "booting"):
-                if machine.state == "QUEUED" and machine.not_before <= now:
-                    ready.setdefault(group, []).append(machine)
-                elif machine.state == "QUEUED":
-                    self._retry(machine.not_before)
-        for group in [each for each in ready if each in self._existing]:
-            ready[group] = self._adopt(group, ready[group], now, effects)
-        if any(ready.values()):
-            for group, count in self._allowed(ready).items():
-                self._request_some(group, ready[group][:count], now, effects)
+            if self._table.due(group, now) and group in self._existing:
+                self._adopt(group, now, effects)
+            if count := self._table.due(group, now):
+                waiting[group] = count
+            if (at := self._table.next_due(group)) is not None:
+                self._retry(at)
+        if waiting:
+            for group, count in self._allowed(waiting).items():
+                self._request_some(group, self._table.first_due(group, count), now, effects)
 
-    def _adopt(self, group: str, machines: list[Machine], now: float, effects: list[ReconcilerEffect]) -> list[Machine]:
-        """Request the existing machines of a group, which cost money already; return the rest of `machines`."""
+    def _adopt(self, group: str, now: float, effects: list[ReconcilerEffect]) -> None:
+        """Request the existing machines of a group, which cost money already."""
         for source, count in self._existing.pop(group).items():
-            adopted, machines = machines[:count], machines[count:]
+            adopted = self._table.first_due(group, count)
             for machine in adopted:
                 machine.adopted = True
             self._launch(group, source, adopted, now, effects)
-        return machines
 
-    def _allowed(self, ready: Mapping[str, list[Machine]]) -> Mapping[str, int]:
-        requested: dict[str, int] = {}
-        for machine in self._table:
-            if machine.state == "REQUESTED":
-                requested[machine.group] = requested.get(machine.group, 0) + 1
-        running = {group: self._table.count(group, "active") for group in ready}
-        waiting = {group: len(machines) for group, machines in ready.items()}
+    def _allowed(self, waiting: Mapping[str, int]) -> Mapping[str, int]:
+        """Return the number of machines to request now, of those that wait, by group."""
+        requested = self._table.counts_in("REQUESTED")
+        running = {group: self._table.count(group, "active") for group in waiting}
         speed = UNLIMITED if self._limits.upscaling_speed is None else self._limits.upscaling_speed
         return launch_now(waiting, requested, running, speed, self._limits.concurrent_launches)
 

@@ -1,0 +1,195 @@
+"""The kept indices of a pool's machines equal a scan of them, and a message does not visit all of them."""
+
+import sys
+from collections import Counter
+from itertools import count, islice
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from skyward.control.decide.machines.budget import Ledger
+from skyward.control.decide.machines.instance import INSTANCE, InstanceState
+from skyward.control.decide.machines.messages import Allocated, Desired, Joined, Reconcile, Terminated
+from skyward.control.decide.machines.reconciler import Reconciler
+from skyward.control.decide.machines.requests import Limits
+from skyward.control.decide.machines.sources import MachineSource
+from skyward.control.decide.machines.table import Machine, MachineTable, Stage
+
+pytestmark = pytest.mark.unit
+
+GROUPS = ("nodes", "gpu")
+STAGES: tuple[Stage, ...] = ("booting", "active", "leaving")
+STATES: tuple[InstanceState, ...] = tuple(INSTANCE)
+
+
+def by_rank(machine: Machine) -> tuple[int, int]:
+    return machine.rank, machine.id
+
+
+class Indices(RuleBasedStateMachine):
+    """A table of machines under random legal moves."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = MachineTable()
+        self.now = 0.0
+
+    def machine(self, which: int) -> Machine:
+        known = list(self.table)
+        return known[which % len(known)]
+
+    @rule(group=st.sampled_from(GROUPS), rank=st.integers(0, 9), wait=st.sampled_from([0.0, 0.0, 5.0, 50.0]))
+    def add(self, group: str, rank: int, wait: float) -> None:
+        if rank not in self.table.assignments:
+            self.table.add(group, rank, self.now + wait, self.now)
+
+    @rule(group=st.sampled_from(GROUPS), most=st.integers(1, 4))
+    def add_at_free_ranks(self, group: str, most: int) -> None:
+        for rank in self.table.free_ranks(most):
+            self.table.add(group, rank, self.now, self.now)
+
+    @precondition(lambda self: self.table.machines)
+    @rule(which=st.integers(0, 99), to=st.integers(0, 9))
+    def move(self, which: int, to: int) -> None:
+        machine = self.machine(which)
+        has_rank = self.table.machine_of(machine.rank, machine.state) is machine
+        legal = sorted(INSTANCE[machine.state])
+        if not machine.wanted:
+            legal = [state for state in legal if state != "QUEUED"]
+        elif not has_rank:
+            legal = [state for state in legal if state not in ("QUEUED", "RUNNING")]
+        if legal:
+            self.table.move(machine, legal[to % len(legal)], self.now)
+
+    @precondition(lambda self: self.table.machines)
+    @rule(which=st.integers(0, 99))
+    def turn_surplus_or_wanted(self, which: int) -> None:
+        machine = self.machine(which)
+        if machine.state != "REQUESTED":
+            return
+        if machine.wanted:
+            self.table.vacate(machine, self.now, "surplus")
+            self.table.mark_surplus(machine)
+        elif machine.rank not in self.table.assignments:
+            self.table.unmark_surplus(machine, self.now)
+
+    @precondition(lambda self: self.table.machines)
+    @rule(which=st.integers(0, 99), forget=st.booleans())
+    def vacate(self, which: int, forget: bool) -> None:
+        machine = self.machine(which)
+        if forget or machine.state not in ("QUEUED", "REQUESTED", "ALLOCATED", "INSTALLING", "RUNNING"):
+            self.table.vacate(machine, self.now, "gone")
+        if forget:
+            self.table.forget(machine)
+
+    @rule(seconds=st.sampled_from([0.0, 1.0, 5.0, 60.0]))
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+
+    @invariant()
+    def stages_and_states_are_those_of_a_scan(self) -> None:
+        found = list(self.table)
+        stages = Counter((machine.group, machine.stage) for machine in found)
+        assert {(group, stage): self.table.count(group, stage) for group in GROUPS for stage in STAGES} == {
+            (group, stage): stages[group, stage] for group in GROUPS for stage in STAGES
+        }
+        for group in GROUPS:
+            assert self.table.has(group) == any(machine.group == group for machine in found)
+            for stage in STAGES:
+                scan = [machine for machine in found if (machine.group, machine.stage) == (group, stage)]
+                assert self.table.of(group, stage) == sorted(scan, key=by_rank)
+        for state in STATES:
+            assert self.table.in_states(state) == [machine for machine in found if machine.state == state]
+            counts = Counter(machine.group for machine in found if machine.state == state)
+            assert self.table.counts_in(state) == counts
+        assert self.table.in_states("REQUESTED", "RUNNING") == [
+            machine for machine in found if machine.state in ("REQUESTED", "RUNNING")
+        ]
+
+    @invariant()
+    def due_machines_are_those_of_a_scan(self) -> None:
+        for group in GROUPS:
+            queued = [machine for machine in self.table.of(group, "booting") if machine.state == "QUEUED"]
+            due = [machine for machine in queued if machine.not_before <= self.now]
+            later = [machine.not_before for machine in queued if machine.not_before > self.now]
+            assert self.table.queued(group) == queued
+            assert self.table.due(group, self.now) == len(due)
+            assert self.table.first_due(group, 3) == due[:3]
+            assert self.table.first_due(group, 99) == due
+            assert self.table.next_due(group) == min(later, default=None)
+
+    @invariant()
+    def free_ranks_are_those_of_a_scan(self) -> None:
+        for without in (set[int](), {0, 3}, {1, 2, 12}):
+            free = (rank for rank in count() if rank not in self.table.assignments and rank not in without)
+            assert self.table.free_ranks(7, without) == list(islice(free, 7))
+
+
+TestIndices = Indices.TestCase
+TestIndices.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+
+
+# Work per message.
+
+
+def calls_of(reconciler: Reconciler, message: Any, now: float) -> int:
+    """Return the number of calls, of Python and of C functions, that one message takes."""
+    calls = 0
+
+    def counted(frame: Any, event: str, argument: Any) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(counted)
+    try:
+        reconciler.handle(message, now)
+    finally:
+        sys.setprofile(before)
+    return calls
+
+
+def booting(nodes: int, launches: int = 10) -> Reconciler:
+    """Return a pool of which `nodes` boot; `launches` may be requested at a time."""
+    source = MachineSource("cloud")
+    reconciler = Reconciler({"nodes": (source,)}, Ledger(), Limits(concurrent_launches=launches))
+    reconciler.handle(Desired({"nodes": nodes}), 0.0)
+    return reconciler
+
+
+@pytest.mark.parametrize("launches", [10, 10_000])
+def test_an_answer_of_one_machine_does_not_visit_the_others(launches: int) -> None:
+    few: list[int] = []
+    many: list[int] = []
+    for nodes, calls in ((200, few), (2000, many)):
+        reconciler = booting(nodes, launches)
+        for number in range(1, 6):
+            calls.append(calls_of(reconciler, Allocated(number), 1.0))
+            calls.append(calls_of(reconciler, Joined(number), 2.0))
+    assert max(many) <= 1.2 * max(few)
+
+
+def test_the_loss_of_a_node_does_not_visit_the_others() -> None:
+    few: list[int] = []
+    many: list[int] = []
+    for nodes, calls in ((200, few), (2000, many)):
+        reconciler = booting(nodes, nodes)
+        for number in range(1, nodes + 1):
+            reconciler.handle(Allocated(number), 1.0)
+            reconciler.handle(Joined(number), 2.0)
+        calls += [calls_of(reconciler, Terminated(number), 3.0) for number in range(nodes - 50, nodes - 40)]
+    assert max(many) <= 1.2 * max(few)
+
+
+def test_a_regular_check_does_not_visit_nodes_that_run() -> None:
+    counts: list[int] = []
+    for nodes in (200, 2000):
+        reconciler = booting(nodes, nodes)
+        for number in range(1, nodes + 1):
+            reconciler.handle(Allocated(number), 1.0)
+            reconciler.handle(Joined(number), 2.0)
+        counts.append(calls_of(reconciler, Reconcile(), 3.0))
+    assert counts[1] <= 1.2 * counts[0]
