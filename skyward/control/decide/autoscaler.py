@@ -113,6 +113,7 @@ class Autoscaler:
             for name, each in blocked.items():
                 after[name] = min(after[name], max(wanted[name], before[name] - each.nodes))
                 notes.append(f"because group {name!r} {each.why}")
+        after = _growth_within_total(before, after, snapshot)
         reason = ", ".join((decision.reason, *notes))
         held_back = self._why_held_back(now) if after != wanted else ""
         if after == wanted == before:
@@ -141,6 +142,17 @@ class Autoscaler:
         if left > 0:
             return f"cooldown for {left:.0f} s more"
         return f"until fewer nodes have been enough for {self.cooldown:g} s"
+
+
+def _growth_within_total(before: Mapping[str, int], after: Mapping[str, int], snapshot: Snapshot) -> dict[str, int]:
+    """Return the nodes from now on, by group, without growth above the maximum of all while others are held back."""
+    within = dict(after)
+    for name in reversed(within):
+        if snapshot.max_nodes is None or sum(within.values()) <= snapshot.max_nodes:
+            break
+        excess = sum(within.values()) - snapshot.max_nodes
+        within[name] -= max(0, min(excess, within[name] - before[name]))
+    return within
 
 
 def _within_bounds(
@@ -178,7 +190,8 @@ def _within_bounds(
         wanted[head], notes[head] = 1, "node 0 stays while there is any other"
     excess = sum(wanted.values()) - snapshot.max_nodes if snapshot.max_nodes is not None else 0
     for group in reversed(snapshot.groups):
-        give = min(max(0, excess), max(0, wanted[group.name] - max(group.min, before[group.name])))
+        spared = max(group.min, before[group.name], int(group.name == head and any(wanted.values())))
+        give = min(max(0, excess), max(0, wanted[group.name] - spared))
         if give:
             wanted[group.name] -= give
             excess -= give

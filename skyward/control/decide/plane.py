@@ -261,11 +261,14 @@ class ControlPlane:
         group = cheapest(self.prospects.limited(blocked), needs)
         if group is not None and not self.budget_exhausted:
             after = {**self.desired, group.name: 1}
-            self._decide("policy", after, reason, now, effects)
+            if self.head is not None:  # it still drains, and will be needed as long as there is any node
+                after = within_total({**after, self.head: 1}, {self.head: 1}, (), self.settings.max_nodes)
+            because = [f", because group {name!r} {each.why}" for name, each in blocked.items()]
+            self._decide("policy", after, reason + "".join(because), now, effects)
 
     def _wakeable(self) -> list[Needs]:
         """Return the waiting shapes that a group could hold, if the policy may launch nodes at all."""
-        if self.budget_exhausted or not self.elastic or self.policy.name == "no":
+        if self.budget_exhausted or not self.elastic or self.policy.name == "no" or self.head is not None:
             return []
         able = [group for group in self.groups.values() if group.max]
         return [needs for needs in self.tasks.shapes() if any(group.can_hold(needs) for group in able)]
@@ -412,7 +415,7 @@ class ControlPlane:
     @property
     def cannot_start(self) -> bool:
         """True if enough nodes for work to start, or any at all, cannot be launched any more."""
-        if not self.ready and self.is_unfunded and not self.is_attached:
+        if not self.ready and self.is_unfunded and not (self.is_attached and self._is_coming()):
             return True
         given_up = len(self.reconciler.given_up)
         if not given_up:
@@ -421,6 +424,10 @@ class ControlPlane:
             return self.reconciler.empty
         needed = sum(map(self._threshold, self.groups.values()))
         return sum(self.desired.values()) - given_up < needed
+
+    def _is_coming(self) -> bool:
+        """Return whether any node is active, or a machine for one is requested or allocated."""
+        return any(self.reconciler.has_machine(name) or self.reconciler.requested(name) for name in self.groups)
 
     def may_gain_nodes(self) -> bool:
         """Return whether nodes are booting, or more can be launched."""
@@ -567,9 +574,7 @@ class ControlPlane:
             return
         room = {name: self.ledger.room(self.reconciler.price_now(name, now), now) for name in self.groups}
         obstacles = self.prospects.blocked(self.tasks.shapes(), now)
-        blocked = {
-            name: BlockedNodes(len(self.reconciler.unrequested(name)), each.why) for name, each in obstacles.items()
-        }
+        blocked = {name: BlockedNodes(self._not_waited_for(name), each.why) for name, each in obstacles.items()}
         try:
             verdict = self.autoscaler.evaluate(self._snapshot(obstacles, now), room, blocked)
         except (Exception, SystemExit) as error:  # of a policy that the user wrote; the pool stays as it is
@@ -583,6 +588,11 @@ class ControlPlane:
         self._log("policy", before, after, reason, now, effects, verdict.held_back)
         if verdict.changed:
             self._reconcile(machines.Desired(after, verdict.victims), now, effects)
+
+    def _not_waited_for(self, group: str) -> int:
+        """Return the number of nodes of a blocked group that need not be waited for: those over its minimum."""
+        over = self.desired.get(group, 0) - self.groups[group].min
+        return max(0, min(self.reconciler.unrequested(group), over))
 
     def _look_for_others(self, now: float) -> None:
         """Ask the policy soon, if nodes cannot be launched now of which others could take the place."""
@@ -751,7 +761,7 @@ class ControlPlane:
     def _snapshot(self, blocked: Mapping[str, Obstacle], now: float) -> Snapshot:
         counts = {name: self._view.counts(name, self.desired.get(name, 0)) for name in self.groups}
         for name in blocked:
-            waiting = len(self.reconciler.unrequested(name))
+            waiting = self.reconciler.unrequested(name)
             counts[name] = replace(counts[name], booting=counts[name].booting - waiting)
         return Snapshot(
             now=now,
@@ -771,9 +781,9 @@ class ControlPlane:
 
     @property
     def head(self) -> str | None:
-        """Group of node 0; None if it has no machine yet."""
-        head = self.reconciler.table.machine_of(0, "INSTALLING", "RUNNING", "STOP_REQUESTED")
-        return None if head is None else head.group
+        """Group of node 0; None if its machine is not requested yet."""
+        head = self.reconciler.table.assignments.get(0)
+        return None if head is None or head.machine.state == "QUEUED" else head.machine.group
 
     def _log(
         self,

@@ -133,7 +133,7 @@ class Prospects:
         return tuple(self._limited(group) if name in blocked else group for name, group in self.groups.items())
 
     def _limited(self, group: Group) -> Group:
-        coming = self.reconciler.effective(group.name) - len(self.reconciler.unrequested(group.name))
+        coming = self.reconciler.effective(group.name) - self.reconciler.unrequested(group.name)
         return replace(group, min=min(group.min, coming), max=min(group.max, coming), can_launch=False)
 
     # For the tasks.

@@ -147,11 +147,13 @@ class Reconciler:
 
     def has_machine(self, group: str) -> bool:
         """Return whether a node of the group is active, or a machine for one is allocated."""
-        booting = self.table.count(group, "booting") - self.requested(group) - len(self.unrequested(group))
+        booting = self.table.count(group, "booting") - self.requested(group) - self.unrequested(group)
         return self.table.count(group, "active") + booting > 0
 
     def requested(self, group: str) -> int:
         """Return the number of nodes of a group whose machines are requested, without an answer so far."""
+        if not self.table.counts_in("REQUESTED").get(group):
+            return 0
         return sum(machine.state == "REQUESTED" for machine in self.table.of(group, "booting"))
 
     def lowest_price(self, group: str) -> float:
@@ -177,9 +179,9 @@ class Reconciler:
             return now
         return self._backoff.retry_at(sources, now)
 
-    def unrequested(self, group: str) -> list[Machine]:
-        """Return the nodes of a group that wait to be requested, by rank."""
-        return [machine for machine in self.table.of(group, "booting") if machine.state == "QUEUED"]
+    def unrequested(self, group: str) -> int:
+        """Return the number of nodes of a group that wait to be requested."""
+        return self.table.counts_in("QUEUED").get(group, 0)
 
     def attempts(self, rank: int) -> tuple[int, int]:
         """Return the consecutive failed machines and refused requests of a rank."""
@@ -517,6 +519,7 @@ class Reconciler:
         head = self.table.machine_of(0, "STOP_REQUESTED")
         if not everything_goes and head is not None and not head.reclaimed:
             self._reactivate(head, "it is the head, and nodes are wanted again", now, effects)
+        self._move_queued_head(now, effects)
         for group, desired in self.desired.items():
             there = self.effective(group)
             given_up = [rank for rank, owner in self._given_up.items() if owner == group]
@@ -533,6 +536,21 @@ class Reconciler:
                     )
             elif there > desired:
                 self._shrink(group, there - desired, everything_goes, now, effects)
+
+    def _move_queued_head(self, now: float, effects: list[ReconcilerEffect]) -> None:
+        """Drop a head that was not launched yet, if its group is to have no node and one of another group starts."""
+        head = self.table.machine_of(0, "QUEUED")
+        if head is None or self.desired.get(head.group):
+            return
+        others = {group: desired for group, desired in self.desired.items() if group != head.group}
+        if any(desired > self.effective(group) + self._count_given_up(group) for group, desired in others.items()):
+            if head.requested_at:
+                self._orphan(head, NOT_NEEDED, now, effects)
+            else:
+                self._drop(head, NOT_NEEDED, now, effects)
+
+    def _count_given_up(self, group: str) -> int:
+        return sum(owner == group for owner in self._given_up.values())
 
     def _everything_goes(self, desired: Mapping[str, int]) -> bool:
         return self.may_empty and not any(desired.values())
