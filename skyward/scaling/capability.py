@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from skyward.scaling.commands import (
+    HEARTBEAT,
     ClusterState,
     ScalerCommand,
     ShutDownGroup,
@@ -96,7 +97,7 @@ class Capability:
     up: float = 5
     down: float = 0.5
     name: str = field(default="capability", kw_only=True)
-    interval: float | None = field(default=None, kw_only=True)
+    interval: float | None = field(default=HEARTBEAT, kw_only=True)
 
     def __post_init__(self) -> None:
         check_ratios(self.up, self.down)

@@ -8,6 +8,7 @@ from skyward.errors import SpecError
 from skyward.values.validation import number
 
 __all__ = [
+    "HEARTBEAT",
     "ClusterState",
     "Rule",
     "ScalerCommand",
@@ -18,6 +19,9 @@ __all__ = [
     "check_ratios",
     "least_queued",
 ]
+
+HEARTBEAT = 2.0
+"""Seconds between decisions: Scaler makes one at each heartbeat of an adapter."""
 
 type Capabilities = Mapping[str, float]
 """Capabilities that a task requires or a worker offers. Only the names are compared."""

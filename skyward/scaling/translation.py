@@ -16,15 +16,22 @@ __all__ = ["combine", "decide"]
 HEAD = 0
 
 
-def decide(snapshot: Snapshot, rule: Rule, *, only: Sequence[Group] | None = None) -> Decision:
-    """Apply `rule` to the nodes of `only`, or of all groups; nodes of other groups count as static workers."""
+def decide(
+    snapshot: Snapshot, rule: Rule, *, only: Sequence[Group] | None = None, alone: bool = False
+) -> Decision:
+    """Apply `rule` to the nodes of some groups.
+
+    Args:
+        only: the groups; all by default.
+        alone: True to ignore the nodes of the other groups, which otherwise count as static workers.
+    """
     groups = snapshot.groups if only is None else only
     nodes = {group.name: _active_or_booting(snapshot, group) for group in snapshot.groups}
     group_of = {str(node.rank): node.group for node in snapshot.nodes}
     desired = {group.name: _within(snapshot.counts[group.name].desired, group) for group in groups}
     reasons: list[str] = []
     victims: list[int] = []
-    for command in rule.commands(_view(snapshot, groups)):
+    for command in rule.commands(_view(snapshot, groups, groups if alone else snapshot.groups)):
         ratio = f"{command.tasks} tasks / {command.workers} workers"
         match command:
             case StartGroup(capabilities=capabilities):
@@ -56,14 +63,19 @@ def combine(decisions: Sequence[Decision]) -> Decision:
     )
 
 
-def _view(snapshot: Snapshot, groups: Sequence[Group]) -> ClusterState:
-    """Return waiting and running tasks, and the nodes: removable ones as groups, the others as static workers."""
+def _view(snapshot: Snapshot, groups: Sequence[Group], counted: Sequence[Group]) -> ClusterState:
+    """Return waiting and running tasks, and the nodes: removable ones as groups, the others as static workers.
+
+    Args:
+        groups: groups whose nodes may be removable.
+        counted: groups whose nodes count.
+    """
     spare = {group.name: _active_or_booting(snapshot, group) - group.min for group in groups}
-    by_name = {group.name: group for group in snapshot.groups}
+    by_name = {group.name: group for group in counted}
     elastic: list[WorkerGroup] = []
     static: list[dict[str, float]] = []
     for node in sorted(snapshot.nodes, key=lambda node: node.rank, reverse=True):
-        if node.stage == "leaving":
+        if node.stage == "leaving" or node.group not in by_name:
             continue
         group = by_name[node.group]
         offered = _offered(group)

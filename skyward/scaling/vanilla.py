@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from skyward.scaling.commands import ClusterState, ScalerCommand, ShutDownGroup, StartGroup, check_ratios, least_queued
+from skyward.scaling.commands import HEARTBEAT, ClusterState, ScalerCommand, ShutDownGroup, StartGroup, check_ratios, least_queued
 from skyward.scaling.snapshot import Decision, Snapshot
 from skyward.scaling.translation import decide
 
@@ -37,7 +37,7 @@ class Vanilla:
     up: float = 10
     down: float = 1
     name: str = field(default="vanilla", kw_only=True)
-    interval: float | None = field(default=None, kw_only=True)
+    interval: float | None = field(default=HEARTBEAT, kw_only=True)
 
     def __post_init__(self) -> None:
         check_ratios(self.up, self.down)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from skyward.control.lifecycle import AUTOSCALER, AutoscalerState, Lifecycle
 from skyward.scaling.bundles import floor_nodes
+from skyward.scaling.checking import checked
 from skyward.scaling.snapshot import Decision, Policy, Snapshot
 
 __all__ = ["Autoscaler", "Evaluation"]
@@ -44,13 +45,19 @@ class Evaluation:
 
 @dataclass
 class Autoscaler:
-    """Cooldown and hysteresis around one policy: the time of its last change, and what it has requested since."""
+    """Cooldown and hysteresis around one policy: the time of its last change, and what it has requested since.
+
+    Attributes:
+        due_at: when the policy is to be asked next because fewer nodes may be decided then: the cooldown ends, or
+            fewer have been enough for as long; None for no such time.
+    """
 
     policy: Policy
     cooldown: float = 30.0
     _life: Lifecycle[AutoscalerState] = field(
         default_factory=lambda: Lifecycle("the autoscaler", AUTOSCALER, "waiting")
     )
+    due_at: float | None = field(default=None, init=False)
     _acted_at: float = float("-inf")
     _fewer_since: dict[str, float] = field(default_factory=dict)
     _most_wanted: dict[str, int] = field(default_factory=dict)
@@ -75,6 +82,7 @@ class Autoscaler:
         if self.state != "waiting":
             self._life.move("cooling", now)
         self._acted_at = now
+        self.due_at = self._end_of_cooldown()
         self._fewer_since.clear()
         self._most_wanted.clear()
 
@@ -83,15 +91,19 @@ class Autoscaler:
 
         Args:
             room: additional nodes of each group that the budget allows; None for no limit.
+
+        Raises:
+            UnusableDecisionError: the policy returned no decision about this pool. Nothing changes.
         """
         now = snapshot.now
         if self.state == "waiting":
             return None
-        if self.state == "cooling" and now - self._acted_at >= self.cooldown:
+        if self.state == "cooling" and now >= self._acted_at + self.cooldown:
             self._life.move("watching", now)
-        decision = self.policy.decide(snapshot)
+        decision = checked(self.policy.decide(snapshot), snapshot)
         before = snapshot.desired
         wanted, notes = _within_bounds(decision, snapshot, room)
+        self.due_at = self._end_of_cooldown()
         after = {name: self._step(name, before[name], wanted[name], decision.settled, now) for name in before}
         reason = ", ".join((decision.reason, *notes))
         held_back = self._why_held_back(now) if after != wanted else ""
@@ -102,6 +114,10 @@ class Autoscaler:
             self.start_cooldown(now)
         return verdict if verdict.changed or held_back else None
 
+    def _end_of_cooldown(self) -> float | None:
+        """Return when the cooldown ends, for a policy that is asked when there is a reason to, and not at intervals."""
+        return self._acted_at + self.cooldown if self.state == "cooling" and self.policy.interval is None else None
+
     def _step(self, group: str, before: int, wanted: int, settled: bool, now: float) -> int:
         """Return the desired nodes of one group: more at once, fewer only after the cooldown."""
         if wanted >= before:
@@ -110,11 +126,13 @@ class Autoscaler:
             return wanted
         since = self._fewer_since.setdefault(group, now)
         most = self._most_wanted[group] = max(wanted, self._most_wanted.get(group, wanted))
-        if now - self._acted_at < self.cooldown:
-            return before
-        if settled:
-            return wanted
-        return most if now - since >= self.cooldown else before
+        earliest = self._acted_at + self.cooldown
+        if not settled:
+            earliest = max(earliest, since + self.cooldown)
+        if now >= earliest:
+            return wanted if settled else most
+        self.due_at = earliest if self.due_at is None else min(self.due_at, earliest)
+        return before
 
     def _why_held_back(self, now: float) -> str:
         left = self.cooldown - (now - self._acted_at)

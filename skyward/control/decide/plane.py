@@ -42,10 +42,11 @@ from skyward.control.decide.settings import PlaneSettings
 from skyward.control.decide.tasks import messages as tasks
 from skyward.control.decide.tasks.manager import TaskManager
 from skyward.errors import IllegalTransitionError
-from skyward.events.decisions import Decider, DecisionEvent, DecisionLog
+from skyward.events.decisions import UNUSABLE, Decider, DecisionEvent, DecisionLog
 from skyward.formatting import count_text, money_text
 from skyward.kept.registry import KeptRegistry
 from skyward.scaling.bundles import floor_nodes
+from skyward.scaling.checking import failure_text
 from skyward.scaling.snapshot import Demand, Group, Policy, RetainedNodes, Snapshot
 from skyward.values.needs import NOTHING, Needs
 
@@ -91,6 +92,7 @@ class ControlPlane:
         self._boot_seconds: float | None = None
         self._evaluated_at = float("-inf")
         self._evaluate_at: float | None = None
+        self._policy_failure = ""
         self._reconciled_at = 0.0
         self._recalled_at = float("-inf")
         self.handled = 0
@@ -522,9 +524,12 @@ class ControlPlane:
         try:
             verdict = self.autoscaler.evaluate(self.snapshot(now), room)
         except (Exception, SystemExit) as error:  # of a policy that the user wrote; the pool stays as it is
-            failed = f"the policy raised {type(error).__name__}: {error}"
-            self._log("policy", dict(self.desired), dict(self.desired), failed, now, effects, "nothing is changed")
+            failed = failure_text(error)
+            if failed != self._policy_failure:
+                self._policy_failure = failed
+                self._log("policy", dict(self.desired), dict(self.desired), failed, now, effects, UNUSABLE)
             return
+        self._policy_failure = ""
         if verdict is None:
             return
         before, after = verdict.before, verdict.after
@@ -637,8 +642,10 @@ class ControlPlane:
         yield self._evaluated_at + self.autoscaler.interval
         if self._evaluate_at is not None:
             yield self._evaluate_at
-        if self.tasks.idle_since is not None:
-            idle_at = self.tasks.idle_since + self.settings.idle_timeout + 0.001
+        if (due := self.autoscaler.due_at) is not None and due > self._evaluated_at:
+            yield due
+        if (idle_from := self.tasks.idle_from) is not None:
+            idle_at = idle_from + self.settings.idle_timeout + 0.001
             if idle_at > self._evaluated_at:
                 yield idle_at
 
@@ -655,11 +662,16 @@ class ControlPlane:
             effects.extend(self.tasks.handle(tasks.Abandon(self.failure, shapes=shapes), now, self.handled))
         elif isinstance(message, Tick):
             pass  # only new tasks trigger an evaluation here; `_tick` does those that are due by time
-        elif self.tasks.queued and self.policy.interval is None and self.ready and self.elastic:
+        elif self.tasks.queued and self._looks_at_tasks and self.ready and self.elastic:
             if now >= self._evaluated_at + self.settings.evaluation_gap:
                 self._evaluate(now, effects)
             elif self._evaluate_at is None:
                 self._evaluate_at = self._evaluated_at + self.settings.evaluation_gap
+
+    @property
+    def _looks_at_tasks(self) -> bool:
+        """True if new tasks trigger an evaluation: of a policy without an interval, unless the last one failed."""
+        return self.policy.interval is None and not self._policy_failure
 
     def _enough(self) -> bool:
         if self.is_attached:

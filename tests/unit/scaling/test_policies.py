@@ -25,6 +25,7 @@ from skyward.scaling import (
 from skyward.scaling.bundles import floor_nodes
 from skyward.scaling.registry import POLICIES, find_policy
 from skyward.scaling.snapshot import NodeStage
+from skyward.specs.options import Options
 from skyward.values.needs import NOTHING, Needs
 
 pytestmark = pytest.mark.unit
@@ -131,6 +132,20 @@ def test_every_policy_is_found_by_name() -> None:
     assert find_policy(own) is own
 
 
+@pytest.mark.parametrize(
+    ("content", "name"),
+    [
+        ("allocate=capability; scaling=vanilla", "vanilla"),
+        (" scaling = fixed_elastic ;allocate=even_load;", "fixed_elastic"),
+        ("scaling=no", "no"),
+        ("allocate=even_load; scaling=binpack", "binpack"),
+    ],
+)
+def test_policy_is_found_by_the_policy_content_of_scaler(content: str, name: str) -> None:
+    assert find_policy(content).name == name
+    assert Options(policy=content).policy == content
+
+
 class Half:
     """Incomplete policy, without an interval."""
 
@@ -147,6 +162,34 @@ class Half:
         (
             "zzz",
             "There is no scaling policy 'zzz'; they are binpack, capability, fixed_elastic, no, pressure, vanilla.",
+        ),
+        (
+            "scaling=vanila",
+            "There is no scaling policy 'vanila'; did you mean 'vanilla'?",
+        ),
+        (
+            "allocate=even; scaling=no",
+            "There is no allocation policy 'even'; they are capability, even_load.",
+        ),
+        (
+            "allocate=capability",
+            "The scaling policy 'allocate=capability' has no part 'scaling'; write it as in "
+            "`policy='allocate=even_load; scaling=vanilla'`.",
+        ),
+        (
+            "alocate=capability; scaling=no",
+            "The scaling policy has an unknown part 'alocate'; the parts are 'allocate' and 'scaling', as in "
+            "`policy='allocate=even_load; scaling=vanilla'`.",
+        ),
+        (
+            "scaling=no; scaling=vanilla",
+            "The scaling policy has the part 'scaling' twice; write it once, as in "
+            "`policy='allocate=even_load; scaling=vanilla'`.",
+        ),
+        (
+            "capability; scaling=no",
+            "The scaling policy has the part 'capability'; write NAME=VALUE, as in "
+            "`policy='allocate=even_load; scaling=vanilla'`.",
         ),
         (Vanilla, "The scaling policy must be an object, so write `Vanilla()`, not its class."),
     ],
@@ -218,7 +261,7 @@ def test_capability_ignores_amounts_that_no_group_can_hold() -> None:
 
 def test_fixed_elastic_grows_for_demand_and_shrinks_idle_groups() -> None:
     policy = FixedElastic()
-    seen = replace(pool(BASE, CPU), demands=(Demand(5),))
+    seen = replace(pool(BASE, CPU), demands=(Demand(21),))
     assert policy.decide(seen).desired == {"base": 1, "cpu": 1}
     grown = pool(BASE, CPU, nodes=(node(0, BASE), node(1, CPU)))
     shrunk = policy.decide(grown)
@@ -226,6 +269,24 @@ def test_fixed_elastic_grows_for_demand_and_shrinks_idle_groups() -> None:
     assert shrunk.victims == (1,)
     lost = pool(BASE, CPU, desired={"base": 0, "cpu": 0})
     assert policy.decide(lost).desired["base"] == 1
+
+
+def test_fixed_elastic_starts_its_primary_node_before_the_others() -> None:
+    """Regression: both started for the first task; and a node of the other group kept the primary one from starting."""
+    few = replace(pool(BASE, CPU), demands=(Demand(20),))
+    assert FixedElastic().decide(few).desired == {"base": 1, "cpu": 0}
+    woken = replace(pool(BASE, CPU, nodes=(node(0, CPU, 2),)), demands=(Demand(1),))
+    assert FixedElastic().decide(woken).desired == {"base": 1, "cpu": 1}
+
+
+def test_fixed_elastic_does_not_take_a_group_that_is_closed_for_a_while_as_primary() -> None:
+    """Regression: a group whose maximum was lowered to the one node that it has kept that node for ever."""
+    policy = FixedElastic()
+    policy.decide(pool(BASE, CPU))
+    closed = replace(CPU, max=1)
+    seen = pool(BASE, closed, nodes=(node(0, BASE, 2), node(1, closed)))
+    assert policy.decide(replace(seen, demands=(Demand(99),))).desired == {"base": 1, "cpu": 1}
+    assert policy.decide(pool(BASE, closed, nodes=(node(0, BASE), node(1, closed)))).desired == {"base": 1, "cpu": 0}
 
 
 def test_binpack_packs_by_resource() -> None:
