@@ -16,9 +16,7 @@ __all__ = ["combine", "decide"]
 HEAD = 0
 
 
-def decide(
-    snapshot: Snapshot, rule: Rule, *, only: Sequence[Group] | None = None, alone: bool = False
-) -> Decision:
+def decide(snapshot: Snapshot, rule: Rule, *, only: Sequence[Group] | None = None, alone: bool = False) -> Decision:
     """Apply `rule` to the nodes of some groups.
 
     Args:

@@ -2,7 +2,15 @@
 
 from dataclasses import dataclass, field
 
-from skyward.scaling.commands import HEARTBEAT, ClusterState, ScalerCommand, ShutDownGroup, StartGroup, check_ratios, least_queued
+from skyward.scaling.commands import (
+    HEARTBEAT,
+    ClusterState,
+    ScalerCommand,
+    ShutDownGroup,
+    StartGroup,
+    check_ratios,
+    least_queued,
+)
 from skyward.scaling.snapshot import Decision, Snapshot
 from skyward.scaling.translation import decide
 

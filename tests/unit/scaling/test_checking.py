@@ -69,7 +69,10 @@ def test_counts_that_are_no_number_of_nodes_are_refused(count: object, shown: st
             decision(victims=("1",)),
             "the policy names '1' as a node to remove first, but the ranks of the nodes are 0 and 1",
         ),
-        (decision(victims=(2,)), "the policy names 2 as a node to remove first, but the ranks of the nodes are 0 and 1"),
+        (
+            decision(victims=(2,)),
+            "the policy names 2 as a node to remove first, but the ranks of the nodes are 0 and 1",
+        ),
         (decision(victims=(True,)), "the policy names True as a node to remove first, but the ranks of the nodes are "),
         (decision(victims="1"), "the policy's `victims` must be ranks of nodes, as in `(3, 2)`, but they are '1'"),
         (decision(victims=None), "the policy's `victims` must be ranks of nodes, as in `(3, 2)`, but they are None"),
@@ -127,7 +130,9 @@ garbage = st.one_of(
     st.floats(),
     st.text(max_size=5),
     st.binary(max_size=5),
-    st.sampled_from([np.int64(3), np.float32(2), np.bool_(False), np.array([1, 2]), object(), int, Hostile(), "\ud800"]),
+    st.sampled_from(
+        [np.int64(3), np.float32(2), np.bool_(False), np.array([1, 2]), object(), int, Hostile(), "\ud800"]
+    ),
     st.complex_numbers(),
 )
 names = st.sampled_from(["default", "gpu", ""]) | garbage.filter(lambda each: getattr(type(each), "__hash__", None))
