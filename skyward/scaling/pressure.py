@@ -118,7 +118,7 @@ class Pressure:
         return Decision(
             {name: each.desired for name, each in outcomes.items()},
             "; ".join(reasons) or _steady(snapshot),
-            victims=tuple(sorted(idle, key=lambda rank: -idle[rank])) if shrinking else (),
+            victims=tuple(sorted(idle, key=lambda rank: (-round(idle[rank]), -rank))) if shrinking else (),
             settled=bool(shrinking) and all(each.settled for each in shrinking),
             infeasible=infeasible,
         )

@@ -321,6 +321,16 @@ def test_binpack_removes_idle_nodes_but_keeps_the_floor() -> None:
     assert Binpack().decide(pool(CPU, nodes=nodes[:1])).desired == {"cpu": 0}
 
 
+@pytest.mark.parametrize("name", ["pressure", "binpack", "vanilla", "capability"])
+def test_the_highest_of_equally_idle_nodes_goes_first(name: str) -> None:
+    """Regression: the lowest went first, which left holes in the ranks."""
+    kept = replace(CPU, min=3)
+    seen = pool(kept, nodes=tuple(node(rank, kept, idle=90.0 + rank / 100) for rank in range(4)))
+    decision = find_policy(name).decide(replace(seen, idle_for=90.0))
+    assert decision.desired == {"cpu": 3}
+    assert decision.victims[0] == 3
+
+
 def test_binpack_cancels_a_boot_that_was_unneeded_for_the_idle_timeout() -> None:
     policy = Binpack()
     boot = pool(CPU, nodes=(node(0, CPU, 2), node(1, CPU, stage="booting")))
