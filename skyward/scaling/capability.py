@@ -55,6 +55,7 @@ class CapabilityRule:
                     known.capabilities if known else tasks.capabilities,
                     tasks.count + (known.tasks if known else 0),
                     sum(count for offered, count in workers.items() if names <= offered),
+                    self.up,
                 )
         if view.full:
             return ()
@@ -80,7 +81,7 @@ class CapabilityRule:
             left = able - len(least.queued)
             if waiting / left > self.up if left else waiting:
                 continue  # it would be started again at once, or no worker could run the waiting tasks
-            commands.append(ShutDownGroup(least.id, waiting, able))
+            commands.append(ShutDownGroup(least.id, waiting, able, self.down))
         return commands
 
 

@@ -1,7 +1,7 @@
 """Inputs and outputs of the policies of OpenGRIS Scaler: tasks, groups of workers, start and shutdown commands."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from skyward.errors import SpecError
@@ -81,20 +81,32 @@ class ClusterState:
 
 @dataclass(frozen=True, slots=True)
 class StartGroup:
-    """Start one group with these capabilities. `tasks` and `workers` are the compared numbers."""
+    """Start one group with these capabilities.
+
+    Attributes:
+        tasks, workers: the compared numbers.
+        limit: tasks per worker above which a group is started.
+    """
 
     capabilities: Capabilities
     tasks: int
     workers: int
+    limit: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class ShutDownGroup:
-    """Shut this group down. `tasks` and `workers` are the compared numbers."""
+    """Shut this group down.
+
+    Attributes:
+        tasks, workers: the compared numbers.
+        limit: tasks per worker below which a group is shut down.
+    """
 
     group: str
     tasks: int
     workers: int
+    limit: float = field(default=0.0, compare=False)
 
 
 type ScalerCommand = StartGroup | ShutDownGroup

@@ -4,8 +4,9 @@ from dataclasses import dataclass, field, replace
 
 from skyward.scaling.commands import HEARTBEAT, ClusterState, ScalerCommand, StartGroup, check_ratios
 from skyward.scaling.snapshot import Decision, Group, NodeLoad, Snapshot
-from skyward.scaling.translation import combine, decide
+from skyward.scaling.translation import combine, decide_part
 from skyward.scaling.vanilla import VanillaRule
+from skyward.scaling.wording import of_group
 
 __all__ = ["FixedElastic", "FixedElasticRule"]
 
@@ -70,14 +71,16 @@ class FixedElastic:
         promised = snapshot
         for group in primary:
             rule = self._primary.setdefault(group.name, FixedElasticRule(self.up, self.down))
-            decision = decide(snapshot, rule, only=(group,), alone=True)
+            decision = decide_part(snapshot, rule, only=(group,), alone=True)
             if rule.started:
-                decision = replace(decision, desired={group.name: group.max})
+                missing = group.max and not snapshot.counts[group.name].desired
+                stays = f"the primary node{of_group(group.name, snapshot)} stays once it has started" if missing else ""
+                decision = replace(decision, desired={group.name: group.max}, reason=decision.reason or stays)
                 promised = _with_node(promised, group)
             decisions.append(decision)
         if elastic:
-            decisions.append(decide(promised, VanillaRule(self.up, self.down), only=elastic))
-        return combine(decisions)
+            decisions.append(decide_part(promised, VanillaRule(self.up, self.down), only=elastic))
+        return combine(snapshot, decisions)
 
 
 def _with_node(snapshot: Snapshot, group: Group) -> Snapshot:

@@ -28,9 +28,9 @@ class VanillaRule:
         """Return at most one command."""
         tasks, workers = view.task_count, view.worker_count
         if tasks / workers > self.up if workers else tasks:
-            return [] if view.full else [StartGroup({}, tasks, workers)]
+            return [] if view.full else [StartGroup({}, tasks, workers, self.up)]
         if workers and tasks / workers < self.down and (least := least_queued(view.groups)):
-            return [ShutDownGroup(least.id, tasks, workers)]
+            return [ShutDownGroup(least.id, tasks, workers, self.down)]
         return []
 
 

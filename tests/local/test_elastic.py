@@ -85,7 +85,7 @@ def test_pool_grows_for_queued_tasks_and_shrinks_when_idle(gate: Path) -> None:
         assert shrunk.nodes[0].rank == 0, "the head was removed"
         *grew, shrank = pool.decisions()
         assert grew[-1].after == {"default": 3}
-        assert all(event.change > 0 and "queued" in event.reason for event in grew)
+        assert all(event.change > 0 and "task" in event.reason for event in grew)
         assert shrank.after == {"default": 1}
         assert "idle" in shrank.reason
 
@@ -137,7 +137,7 @@ def test_policy_can_be_an_object(gate: Path) -> None:
 
     with Compute(nodes=(1, 2), policy=Always()) as pool:
         until(pool, lambda now: active(now) == 2)
-        assert str(pool.decisions()[0]) == "1 -> 2 nodes: because, capped at 2 by max"
+        assert str(pool.decisions()[0]) == "1 -> 2 nodes: because, but the maximum is 2 nodes"
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ def test_spent_budget_ends_the_pool_and_its_queued_tasks(gate: Path) -> None:
         assert running.result() == 0
         empty = until(pool, lambda now: now.nodes == ())
         assert budget - 60.0 <= empty.spent <= budget
-        assert f"budget of ${budget:.2f} reached" in pool.decisions()[-1].reason
+        assert f"the budget of ${budget:.2f} is almost used up" in pool.decisions()[-1].reason
         assert empty.budget_exhausted
         pool.set_budget(None)
         assert rank() >> pool == 0

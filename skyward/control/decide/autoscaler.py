@@ -10,11 +10,14 @@ Source: spec/ "Provision controllers".
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import ceil
 
 from skyward.control.lifecycle import AUTOSCALER, AutoscalerState, Lifecycle
+from skyward.formatting import count_text, joined, money_text
 from skyward.scaling.bundles import floor_nodes
 from skyward.scaling.checking import checked
 from skyward.scaling.snapshot import Decision, Policy, Snapshot
+from skyward.scaling.wording import of_group, seconds_text
 
 __all__ = ["Autoscaler", "Evaluation"]
 
@@ -86,11 +89,14 @@ class Autoscaler:
         self._fewer_since.clear()
         self._most_wanted.clear()
 
-    def evaluate(self, snapshot: Snapshot, room: Mapping[str, int | None]) -> Evaluation | None:
+    def evaluate(
+        self, snapshot: Snapshot, room: Mapping[str, int | None], budget: float | None = None
+    ) -> Evaluation | None:
         """Evaluate the policy; return None where nothing changes and nothing is held back.
 
         Args:
             room: additional nodes of each group that the budget allows; None for no limit.
+            budget: USD, for the reason.
 
         Raises:
             UnusableDecisionError: the policy returned no decision about this pool. Nothing changes.
@@ -102,13 +108,15 @@ class Autoscaler:
             self._life.move("watching", now)
         decision = checked(self.policy.decide(snapshot), snapshot)
         before = snapshot.desired
-        wanted, notes = _within_bounds(decision, snapshot, room)
+        wanted, notes = _within_bounds(decision, snapshot, room, budget)
         self.due_at = self._end_of_cooldown()
         after = {name: self._step(name, before[name], wanted[name], decision.settled, now) for name in before}
-        reason = ", ".join((decision.reason, *notes))
-        held_back = self._why_held_back(now) if after != wanted else ""
+        reason, held_back = decision.reason, ""
         if after == wanted == before:
-            held_back = ", ".join(notes)
+            held_back = joined(notes)
+        else:
+            reason = ", but ".join(filter(None, (reason, joined(notes))))
+            held_back = self._why_held_back(now) if after != wanted else ""
         verdict = Evaluation(before, after, reason, decision.victims, held_back)
         if verdict.changed:
             self.start_cooldown(now)
@@ -137,12 +145,12 @@ class Autoscaler:
     def _why_held_back(self, now: float) -> str:
         left = self.cooldown - (now - self._acted_at)
         if left > 0:
-            return f"cooldown for {left:.0f} s more"
-        return f"until fewer nodes have been enough for {self.cooldown:g} s"
+            return f"the cooldown of {seconds_text(self.cooldown)} ends in {max(1, ceil(left))} s"
+        return f"until fewer nodes have been enough for {seconds_text(self.cooldown)}"
 
 
 def _within_bounds(
-    decision: Decision, snapshot: Snapshot, room: Mapping[str, int | None]
+    decision: Decision, snapshot: Snapshot, room: Mapping[str, int | None], budget: float | None
 ) -> tuple[dict[str, int], list[str]]:
     """Return the requested nodes by group, clamped to every limit, and a note on each limit that set a number."""
     before = snapshot.desired
@@ -154,14 +162,18 @@ def _within_bounds(
     for group in snapshot.groups:
         name, counts, more = group.name, snapshot.counts[group.name], room.get(group.name)
         retained = snapshot.retained.get(name)
-        least = [(before[name] if starting else 0, "kept while tasks wait for the first node")]
-        least.append((floor.get(name, 0), f"at least {floor.get(name, 0)} for request_resources"))
+        of = of_group(name, snapshot)
+        least = [(before[name] if starting else 0, "the nodes stay while tasks wait for the first one")]
+        floored = count_text(floor.get(name, 0))
+        least.append((floor.get(name, 0), f"`request_resources` reserves at least {floored}{of}"))
         least += [(retained.nodes, retained.why)] if retained is not None else []
         highest = max(group.max, 0 if retained is None else retained.nodes)
-        most = [(highest, f"capped at {highest} by max")]
+        most = [(highest, f"the maximum{of} is {count_text(highest)}")]
         if more is not None:
             affordable = max(before[name], counts.active + counts.booting + more)
-            most.append((affordable, f"capped at {affordable} by the budget"))
+            allowed = f"at most {count_text(affordable)}" if affordable else "no node"
+            amount = "" if budget is None else f" of {money_text(budget)}"
+            most.append((affordable, f"the budget{amount} allows {allowed}{of}"))
         count = max(group.min, decision.desired.get(name, before[name]))
         for limit, note in least:
             if count < limit:
@@ -176,5 +188,5 @@ def _within_bounds(
         if give:
             wanted[group.name] -= give
             excess -= give
-            notes[group.name] = f"capped at {snapshot.max_nodes} nodes in all"
+            notes[group.name] = f"the maximum of the pool is {count_text(snapshot.max_nodes)}"
     return wanted, list(dict.fromkeys(notes.values()))

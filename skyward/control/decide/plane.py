@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from skyward.control.decide.autoscaler import Autoscaler
-from skyward.control.decide.causes import Cause, CauseLog, describe
+from skyward.control.decide.causes import Cause, CauseLog, describe, resized_text
 from skyward.control.decide.machines import messages as machines
 from skyward.control.decide.machines.budget import (
     DRAIN_RESERVE,
@@ -420,9 +420,8 @@ class ControlPlane:
         after = dict(self.desired)
         for name, (least, most) in bounds.items():
             after[name] = max(least, min(most, nodes.get(name, after.get(name, least))))
-        sizes = ", ".join(f"{least}" if least == most else f"{least} to {most}" for least, most in bounds.values())
         if not self.budget_exhausted:
-            self._decide("user", after, f"resized to {sizes}", now, effects, retry_given_up=True)
+            self._decide("user", after, resized_text(bounds), now, effects, retry_given_up=True)
 
     def _continue_size(
         self, nodes: Mapping[str, int], draining: tuple[int, ...], now: float, effects: list[PlaneEffect]
@@ -522,7 +521,7 @@ class ControlPlane:
         prices = {name: sources[0].hourly_price for name, sources in self.settings.sources.items()}
         room = {name: self.ledger.room(price, now) for name, price in prices.items()}
         try:
-            verdict = self.autoscaler.evaluate(self.snapshot(now), room)
+            verdict = self.autoscaler.evaluate(self.snapshot(now), room, self.ledger.budget)
         except (Exception, SystemExit) as error:  # of a policy that the user wrote; the pool stays as it is
             failed = failure_text(error)
             if failed != self._policy_failure:
@@ -588,10 +587,9 @@ class ControlPlane:
     def _exhaust_budget(self, now: float, effects: list[PlaneEffect]) -> None:
         self.budget_exhausted = True
         spent, rate, budget = self.ledger.spent(now), self.ledger.per_hour, self.ledger.budget or 0.0
-        reason = (
-            f"budget of {money_text(budget)} reached: {money_text(spent)} spent, nodes cost {money_text(rate)}/h; "
-            "draining all nodes"
-        )
+        used = "is used up" if spent >= budget else "is almost used up"
+        nodes = f" and the nodes cost {money_text(rate)} per hour" if rate else ""
+        reason = f"the budget of {money_text(budget)} {used}: {money_text(spent)} is spent{nodes}, so all nodes are drained"
         self.failure = self._unfunded(now)
         self._decide("budget", dict.fromkeys(self.groups, 0), reason, now, effects)
 
@@ -600,7 +598,9 @@ class ControlPlane:
         if self.budget_exhausted and now < self.ledger.exhausted_at(DRAIN_RESERVE):
             self.budget_exhausted, self._stopped, self._evicted, self.failure = False, False, False, ""
             after = {group.name: group.min for group in self.groups.values()}
-            self._decide("budget", after, "the budget changed", now, effects, retry_given_up=True)
+            to = "the budget was removed" if budget is None else f"the budget was changed to {money_text(budget)}"
+            reason = f"{to}, so the pool starts its minimum of {count_text(sum(after.values()))} again"
+            self._decide("budget", after, reason, now, effects, retry_given_up=True)
             self._spare_keeping(now, effects)
 
     # Time.

@@ -221,7 +221,7 @@ def test_vanilla_adds_one_node_and_counts_booting_nodes() -> None:
     seen = pool(CPU, nodes=(node(0, CPU, 2),))
     decision = Vanilla().decide(replace(seen, demands=(Demand(19),)))
     assert decision.desired == {"cpu": 2}
-    assert decision.reason == "21 tasks / 2 workers -> +1 cpu"
+    assert decision.reason == "21 tasks for 2 slots are more than 10 per slot, so 1 node is added"
     assert Vanilla().decide(replace(seen, demands=(Demand(18),))).desired == {"cpu": 1}
     booting = pool(CPU, nodes=(node(0, CPU, 2), node(1, CPU, stage="booting")))
     assert Vanilla().decide(replace(booting, demands=(Demand(19),))).desired == {"cpu": 2}
@@ -232,7 +232,7 @@ def test_vanilla_removes_the_least_busy_node_but_never_the_head() -> None:
     decision = Vanilla().decide(seen)
     assert decision.desired == {"cpu": 3}
     assert decision.victims == (3,)
-    assert decision.reason == "4 tasks / 8 workers -> -1 cpu, node 3 is the least busy"
+    assert decision.reason == "4 tasks for 8 slots are fewer than 1 per slot, so node 3, the least busy one, is removed"
     assert Vanilla().decide(pool(CPU, nodes=(node(0, CPU),))).victims == (0,)
     kept = replace(CPU, min=4)
     assert Vanilla().decide(pool(kept, nodes=tuple(seen.nodes))).desired == {"cpu": 4}
@@ -242,8 +242,10 @@ def test_capability_starts_nodes_with_the_requested_capabilities() -> None:
     seen = replace(pool(CPU, GPU), demands=(Demand(3), Demand(2, ON_GPU), Demand(1, FAST)))
     decision = Capability().decide(seen)
     assert decision.desired == {"cpu": 1, "gpu": 2}
-    assert (
-        decision.reason == "3 tasks / 0 workers -> +1 cpu; 2 tasks / 0 workers -> +1 gpu; 1 tasks / 0 workers -> +1 gpu"
+    assert decision.reason == (
+        "3 tasks wait and no node is up, so 1 node of 'cpu' is added; "
+        "2 tasks need 'GPU', which no node has, so 1 node of 'gpu' is added; "
+        "1 task needs 'fast', which no node has, so 1 node of 'gpu' is added"
     )
 
 
@@ -293,7 +295,9 @@ def test_binpack_packs_by_resource() -> None:
     seen = replace(pool(CPU, GPU, nodes=(node(0, CPU, 1),)), demands=(Demand(5), Demand(2, ON_GPU)))
     decision = Binpack().decide(seen)
     assert decision.desired == {"cpu": 2, "gpu": 2}
-    assert decision.reason == "7 queued over 1 nodes -> +1 cpu; 7 queued over 0 nodes -> +2 gpu"
+    assert decision.reason == (
+        "7 tasks wait, more than fits on 1 node, so 1 node of 'cpu' and 2 nodes of 'gpu' are added"
+    )
 
 
 def test_binpack_reports_infeasible_requests() -> None:
@@ -303,9 +307,10 @@ def test_binpack_reports_infeasible_requests() -> None:
     assert decision.desired == {"cpu": 2}
     assert decision.infeasible == (ON_GPU,)
     assert decision.reason == (
-        "9 queued and 1 gangs and a floor of 50 over 0 nodes -> +2 cpu, capped at 2 by max; "
-        "5 queued cannot be placed within the limits; 1 gangs cannot be placed; "
-        "the floor does not fit within the limits"
+        "9 tasks wait, 1 gang of tasks waits and `request_resources` reserves room for 50 tasks, and no node is up, "
+        "so 2 nodes are added; 5 tasks wait for lack of room, because the maximum number of nodes is 2; "
+        "1 gang of tasks does not fit at once; "
+        "what `request_resources` reserves does not fit into the maximum number of nodes"
     )
 
 
@@ -315,7 +320,7 @@ def test_binpack_removes_idle_nodes_but_keeps_the_floor() -> None:
     assert decision.desired == {"cpu": 2}
     assert decision.victims == (1, 2)
     assert decision.settled
-    assert decision.reason == "idle past the timeout -> -2 cpu"
+    assert decision.reason == "2 nodes are removed: they were idle for longer than the idle timeout of 60 s"
     held = Binpack().decide(replace(pool(CPU, nodes=nodes), floor=(Demand(4),)))
     assert held.victims == (2,)
     assert Binpack().decide(pool(CPU, nodes=nodes[:1])).desired == {"cpu": 0}

@@ -49,7 +49,7 @@ def test_queued_tasks_scale_up_at_once_with_a_reason() -> None:
     world.submit(5)
     world.wait(0.1)
     assert world.plane.desired == {"default": 5}
-    assert "4 queued" in world.reasons_given[-1]
+    assert "4 tasks wait and the only slot is busy" in world.reasons_given[-1]
     world.deliver()
     assert world.active == 5
 
@@ -59,7 +59,7 @@ def test_scale_up_is_capped_at_the_maximum_with_a_reason() -> None:
     world.submit(50)
     world.wait(0.1)
     assert world.plane.desired == {"default": 3}
-    assert "capped at 3 by max" in world.reasons_given[-1]
+    assert ", but the maximum is 3 nodes" in world.reasons_given[-1]
 
 
 def test_idle_pool_scales_down_to_its_minimum_after_the_idle_timeout() -> None:
@@ -256,7 +256,7 @@ def test_exhausted_budget_drains_every_node_and_ends_queued_tasks() -> None:
     running, waiting = world.submit(2)
     world.wait(130)
     assert world.settled == {waiting: "unfunded"}
-    assert "budget of $3.00 reached" in world.reasons_given[-1]
+    assert "the budget of $3.00 is almost used up: $2.00 is spent" in world.reasons_given[-1]
     world.finish([running])
     world.bury()
     assert world.alive == {}
