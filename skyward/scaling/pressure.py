@@ -7,7 +7,16 @@ from typing import NamedTuple
 from skyward.formatting import count_text
 from skyward.scaling.fitting import at_once, cheapest
 from skyward.scaling.snapshot import Counts, Decision, Demand, Group, Snapshot
-from skyward.scaling.wording import beyond_bounds, enough_text, idle_text, more_text, seconds_text, slots_busy, steady, tasks_wait
+from skyward.scaling.wording import (
+    beyond_bounds,
+    enough_text,
+    idle_text,
+    more_text,
+    seconds_text,
+    slots_busy,
+    steady,
+    tasks_wait,
+)
 from skyward.values.needs import Needs
 
 __all__ = ["LOW_UTILISATION", "GroupDecision", "Pressure", "desired_nodes"]

@@ -18,6 +18,7 @@ from tests.ui.notebook7 import Notebook7
 pytestmark = [pytest.mark.ui, pytest.mark.timeout(240)]
 
 MAXIMUM = re.compile(r"^Maximum nodes of pool")
+REASON = re.compile(r"[0-9] tasks? (waits?|of) ")
 """The label of the number input, beside a slider."""
 
 CELL = """%%sky

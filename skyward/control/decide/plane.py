@@ -589,7 +589,9 @@ class ControlPlane:
         spent, rate, budget = self.ledger.spent(now), self.ledger.per_hour, self.ledger.budget or 0.0
         used = "is used up" if spent >= budget else "is almost used up"
         nodes = f" and the nodes cost {money_text(rate)} per hour" if rate else ""
-        reason = f"the budget of {money_text(budget)} {used}: {money_text(spent)} is spent{nodes}, so all nodes are drained"
+        reason = (
+            f"the budget of {money_text(budget)} {used}: {money_text(spent)} is spent{nodes}, so all nodes are drained"
+        )
         self.failure = self._unfunded(now)
         self._decide("budget", dict.fromkeys(self.groups, 0), reason, now, effects)
 

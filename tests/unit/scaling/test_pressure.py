@@ -26,15 +26,41 @@ def snapshot(*groups: Group, queued: int = 0, **given: object) -> Snapshot:
 @pytest.mark.parametrize(
     ("report", "outcome"),
     [
-        ({"queued": 12, "inflight": 4}, GroupDecision(8, "12 tasks wait and all 4 slots are busy, so 6 more nodes are needed, for 2 tasks each")),
-        ({"queued": 13, "inflight": 4}, GroupDecision(8, "13 tasks wait and all 4 slots are busy, so 7 more nodes are needed, for 2 tasks each, but the maximum is 8 nodes")),
+        (
+            {"queued": 12, "inflight": 4},
+            GroupDecision(8, "12 tasks wait and all 4 slots are busy, so 6 more nodes are needed, for 2 tasks each"),
+        ),
+        (
+            {"queued": 13, "inflight": 4},
+            GroupDecision(
+                8,
+                "13 tasks wait and all 4 slots are busy, so 7 more nodes are needed, for 2 tasks each, "
+                "but the maximum is 8 nodes",
+            ),
+        ),
         ({"queued": 12, "inflight": 4, "desired": 8}, GroupDecision(8)),
-        ({"idle_for": 61.4}, GroupDecision(1, "no task has run for 61 s, longer than the idle timeout of 60 s, so the minimum of 1 node is enough", settled=True)),
+        (
+            {"idle_for": 61.4},
+            GroupDecision(
+                1,
+                "no task has run for 61 s, longer than the idle timeout of 60 s, so the minimum of 1 node is enough",
+                settled=True,
+            ),
+        ),
         ({"idle_for": 60}, GroupDecision(2)),
-        ({"nodes": 8, "desired": 8, "inflight": 3}, GroupDecision(3, "3 of 16 slots are busy, less than 30%, so 3 nodes are enough: 2 for the running tasks and 1 spare")),
+        (
+            {"nodes": 8, "desired": 8, "inflight": 3},
+            GroupDecision(
+                3, "3 of 16 slots are busy, less than 30%, so 3 nodes are enough: 2 for the running tasks and 1 spare"
+            ),
+        ),
         (
             {"nodes": 8, "desired": 8, "inflight": 1, "min": 4},
-            GroupDecision(4, "1 of 16 slots is busy, less than 30%, so 2 nodes are enough: 1 for the running task and 1 spare, but the minimum is 4 nodes"),
+            GroupDecision(
+                4,
+                "1 of 16 slots is busy, less than 30%, so 2 nodes are enough: 1 for the running task and 1 spare, "
+                "but the minimum is 4 nodes",
+            ),
         ),
         ({"nodes": 8, "desired": 8, "inflight": 5}, GroupDecision(8)),
         ({"desired": 9, "inflight": 4}, GroupDecision(8, "9 nodes were desired, more than the maximum of 8")),
@@ -135,7 +161,10 @@ def test_idle_group_shrinks_while_another_is_busy() -> None:
     assert Pressure().decide(snapshot(CPU, GPU, counts=counts, nodes=nodes)).desired == {"cpu": 1, "gpu": 2}
     decision = Pressure().decide(snapshot(CPU, hurried, counts=counts, nodes=nodes))
     assert decision.desired == {"cpu": 1, "gpu": 0}
-    assert decision.reason == "gpu: no task has run for 30 s, longer than the idle timeout of 20 s, so the minimum of 0 nodes is enough"
+    assert (
+        decision.reason
+        == "gpu: no task has run for 30 s, longer than the idle timeout of 20 s, so the minimum of 0 nodes is enough"
+    )
     assert decision.settled
 
 
