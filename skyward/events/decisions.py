@@ -5,11 +5,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-__all__ = ["DecisionEvent", "DecisionInputs", "DecisionLog"]
+__all__ = ["UNUSABLE", "DecisionEvent", "DecisionInputs", "DecisionLog"]
 
 type Decider = Literal["policy", "user", "reconciler", "budget"]
 
 KEPT = 1000
+
+UNUSABLE = "the pool stays as it is"
+"""Why a decision is held back that a policy failed to make."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +95,7 @@ class DecisionLog:
         """Add a decision; return it as stored, with its number and its count in a row."""
         self.total += 1
         last = self._events[-1] if self._events else None
-        if last is not None and event.held_back and last.held_back and last.after == event.after:
+        if last is not None and _repeats(event, last):
             self._events[-1] = replace(event, times=last.times + 1, number=last.number)
         else:
             self._events.append(replace(event, number=last.number + 1 if last is not None else 1))
@@ -103,3 +106,10 @@ class DecisionLog:
 
     def __iter__(self) -> Iterator[DecisionEvent]:
         return iter(tuple(self._events))
+
+
+def _repeats(event: DecisionEvent, last: DecisionEvent) -> bool:
+    """Return whether a decision is held back as the last one was. Failures of the policy repeat by their text."""
+    if not event.held_back or not last.held_back or last.after != event.after:
+        return False
+    return UNUSABLE not in (event.held_back, last.held_back) or event.reason == last.reason

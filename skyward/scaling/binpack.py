@@ -2,10 +2,12 @@
 
 from dataclasses import dataclass, field, replace
 
+from skyward.formatting import count_text, joined
 from skyward.scaling.bundles import bundle, free_of, node_type
 from skyward.scaling.fitting import never
 from skyward.scaling.planner import Existing, Gang, PlanRequest, ScalingPlan, plan
 from skyward.scaling.snapshot import Decision, Group, NodeLoad, Snapshot
+from skyward.scaling.wording import of_group, seconds_text, steady, tasks_wait
 
 __all__ = ["Binpack"]
 
@@ -69,32 +71,54 @@ class Binpack:
 
 
 def _reason(snapshot: Snapshot, made: ScalingPlan, nodes: dict[int, NodeLoad]) -> str:
+    """Return why nodes are added and removed, and what can not be placed."""
     parts = []
-    waiting = f"{snapshot.queued} queued"
-    if snapshot.gangs:
-        waiting += f" and {len(snapshot.gangs)} gangs"
-    if snapshot.floor:
-        waiting += f" and a floor of {sum(demand.count for demand in snapshot.floor)}"
-    for group in snapshot.groups:
-        if more := made.launch.get(group.name, 0):
-            current = sum(node.group == group.name for node in nodes.values())
-            capped = f", capped at {group.max} by max" if made.infeasible and current + more >= group.max else ""
-            parts.append(f"{waiting} over {current} nodes -> +{more} {group.name}{capped}")
-        for cause, why in _CAUSES.items():
+    if made.launch:
+        more = joined(f"{count_text(more)}{of_group(name, snapshot)}" for name, more in made.launch.items())
+        are = "is" if sum(made.launch.values()) == 1 else "are"
+        parts.append(f"{_asked(snapshot, nodes)}, so {more} {are} added")
+    for cause, why in _CAUSES.items():
+        for group in snapshot.groups:
             fewer = sum(nodes[int(rank)].group == group.name for rank, each in made.terminate if each == cause)
             if fewer:
-                parts.append(f"{why} -> -{fewer} {group.name}")
+                are = "is" if fewer == 1 else "are"
+                removed = f"{count_text(fewer)}{of_group(group.name, snapshot)} {are} removed"
+                parts.append(f"{removed}: {_limit(why, group, snapshot, fewer)}")
     if made.infeasible:
-        parts.append(f"{sum(count for _, count in made.infeasible)} queued cannot be placed within the limits")
+        count = sum(count for _, count in made.infeasible)
+        most = joined(f"{group.max}{of_group(group.name, snapshot)}" for group in snapshot.groups)
+        parts.append(f"{tasks_wait(count)} for lack of room, because the maximum number of nodes is {most}")
     if made.infeasible_gangs:
-        parts.append(f"{len(made.infeasible_gangs)} gangs cannot be placed")
+        count = len(made.infeasible_gangs)
+        parts.append(f"{count_text(count, 'gang')} of tasks {'does' if count == 1 else 'do'} not fit at once")
     if made.floor_infeasible:
-        parts.append("the floor does not fit within the limits")
-    return "; ".join(parts) or f"held: {waiting} fit on {len(nodes)} nodes"
+        parts.append("what `request_resources` reserves does not fit into the maximum number of nodes")
+    return "; ".join(parts) or steady(snapshot)
+
+
+def _asked(snapshot: Snapshot, nodes: dict[int, NodeLoad]) -> str:
+    """Return what needs more nodes than there are."""
+    asked = [tasks_wait(snapshot.queued)] if snapshot.queued else []
+    if snapshot.gangs:
+        count = len(snapshot.gangs)
+        asked.append(f"{count_text(count, 'gang')} of tasks {'waits' if count == 1 else 'wait'}")
+    if snapshot.floor:
+        reserved = sum(demand.count for demand in snapshot.floor)
+        asked.append(f"`request_resources` reserves room for {count_text(reserved, 'task')}")
+    if not asked:
+        return "fewer nodes are up than the minimum"
+    return f"{joined(asked)}, {f'more than fits on {count_text(len(nodes))}' if nodes else 'and no node is up'}"
+
+
+def _limit(why: str, group: Group, snapshot: Snapshot, nodes: int) -> str:
+    timeout = snapshot.idle_timeout if group.idle_timeout is None else group.idle_timeout
+    return why.format(
+        it="it was" if nodes == 1 else "they were", timeout=seconds_text(timeout), max=group.max, all=snapshot.max_nodes
+    )
 
 
 _CAUSES = {
-    "IDLE": "idle past the timeout",
-    "MAX_NUM_NODE_PER_TYPE": "over max",
-    "MAX_NUM_NODES": "over the limit of all nodes",
+    "IDLE": "{it} idle for longer than the idle timeout of {timeout}",
+    "MAX_NUM_NODE_PER_TYPE": "the maximum is {max}",
+    "MAX_NUM_NODES": "the maximum of the pool is {all}",
 }

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from skyward.scaling.commands import (
+    HEARTBEAT,
     ClusterState,
     ScalerCommand,
     ShutDownGroup,
@@ -54,6 +55,7 @@ class CapabilityRule:
                     known.capabilities if known else tasks.capabilities,
                     tasks.count + (known.tasks if known else 0),
                     sum(count for offered, count in workers.items() if names <= offered),
+                    self.up,
                 )
         if view.full:
             return ()
@@ -79,7 +81,7 @@ class CapabilityRule:
             left = able - len(least.queued)
             if waiting / left > self.up if left else waiting:
                 continue  # it would be started again at once, or no worker could run the waiting tasks
-            commands.append(ShutDownGroup(least.id, waiting, able))
+            commands.append(ShutDownGroup(least.id, waiting, able, self.down))
         return commands
 
 
@@ -96,7 +98,7 @@ class Capability:
     up: float = 5
     down: float = 0.5
     name: str = field(default="capability", kw_only=True)
-    interval: float | None = field(default=None, kw_only=True)
+    interval: float | None = field(default=HEARTBEAT, kw_only=True)
 
     def __post_init__(self) -> None:
         check_ratios(self.up, self.down)

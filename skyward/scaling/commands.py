@@ -1,13 +1,14 @@
 """Inputs and outputs of the policies of OpenGRIS Scaler: tasks, groups of workers, start and shutdown commands."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from skyward.errors import SpecError
 from skyward.values.validation import number
 
 __all__ = [
+    "HEARTBEAT",
     "ClusterState",
     "Rule",
     "ScalerCommand",
@@ -18,6 +19,9 @@ __all__ = [
     "check_ratios",
     "least_queued",
 ]
+
+HEARTBEAT = 2.0
+"""Seconds between decisions: Scaler makes one at each heartbeat of an adapter."""
 
 type Capabilities = Mapping[str, float]
 """Capabilities that a task requires or a worker offers. Only the names are compared."""
@@ -77,20 +81,32 @@ class ClusterState:
 
 @dataclass(frozen=True, slots=True)
 class StartGroup:
-    """Start one group with these capabilities. `tasks` and `workers` are the compared numbers."""
+    """Start one group with these capabilities.
+
+    Attributes:
+        tasks, workers: the compared numbers.
+        limit: tasks per worker above which a group is started.
+    """
 
     capabilities: Capabilities
     tasks: int
     workers: int
+    limit: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class ShutDownGroup:
-    """Shut this group down. `tasks` and `workers` are the compared numbers."""
+    """Shut this group down.
+
+    Attributes:
+        tasks, workers: the compared numbers.
+        limit: tasks per worker below which a group is shut down.
+    """
 
     group: str
     tasks: int
     workers: int
+    limit: float = field(default=0.0, compare=False)
 
 
 type ScalerCommand = StartGroup | ShutDownGroup

@@ -2,12 +2,16 @@
 
 from dataclasses import dataclass, field, replace
 
-from skyward.scaling.commands import ClusterState, ScalerCommand, StartGroup, check_ratios
-from skyward.scaling.snapshot import Decision, Snapshot
-from skyward.scaling.translation import combine, decide
+from skyward.scaling.commands import HEARTBEAT, ClusterState, ScalerCommand, StartGroup, check_ratios
+from skyward.scaling.snapshot import Decision, Group, NodeLoad, Snapshot
+from skyward.scaling.translation import combine, decide_part
 from skyward.scaling.vanilla import VanillaRule
+from skyward.scaling.wording import of_group
 
 __all__ = ["FixedElastic", "FixedElasticRule"]
+
+_UNKNOWN = -1
+"""Rank of a node that is not requested yet."""
 
 
 @dataclass(slots=True)
@@ -40,7 +44,8 @@ class FixedElastic:
     """Scaler's `fixed_elastic`: groups of at most one node are primary, the others follow `vanilla`.
 
     A primary node starts with the first task and stays. The others grow when the tasks per slot, primary slots
-    included, go above `up`, and shrink below `down`.
+    included, go above `up`, and shrink below `down`. A group that had a maximum above one is never primary: a group
+    that cannot launch nodes for a while has the maximum of those it has.
 
     Raises:
         SpecError: a ratio is not a number of at least 0, or `down` is greater than `up`.
@@ -49,21 +54,40 @@ class FixedElastic:
     up: float = 10
     down: float = 1
     name: str = field(default="fixed_elastic", kw_only=True)
-    interval: float | None = field(default=None, kw_only=True)
+    interval: float | None = field(default=HEARTBEAT, kw_only=True)
     _primary: dict[str, FixedElasticRule] = field(default_factory=dict, init=False, repr=False)
+    _largest: dict[str, int] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         check_ratios(self.up, self.down)
 
     def decide(self, snapshot: Snapshot) -> Decision:
         """Return the decision for `snapshot`, within the bounds of every group and of `max_nodes`."""
-        decisions = []
         for group in snapshot.groups:
-            if group.max == 1:
-                rule = self._primary.setdefault(group.name, FixedElasticRule(self.up, self.down))
-                decision = decide(snapshot, rule, only=(group,))
-                decisions.append(replace(decision, desired={group.name: 1}) if rule.started else decision)
-        elastic = tuple(group for group in snapshot.groups if group.max != 1)
+            self._largest[group.name] = max(group.max, self._largest.get(group.name, 0))
+        primary = tuple(group for group in snapshot.groups if self._largest[group.name] == 1)
+        elastic = tuple(group for group in snapshot.groups if self._largest[group.name] != 1)
+        decisions = []
+        promised = snapshot
+        for group in primary:
+            rule = self._primary.setdefault(group.name, FixedElasticRule(self.up, self.down))
+            decision = decide_part(snapshot, rule, only=(group,), alone=True)
+            if rule.started:
+                missing = group.max and not snapshot.counts[group.name].desired
+                stays = f"the primary node{of_group(group.name, snapshot)} stays once it has started" if missing else ""
+                decision = replace(decision, desired={group.name: group.max}, reason=decision.reason or stays)
+                promised = _with_node(promised, group)
+            decisions.append(decision)
         if elastic:
-            decisions.append(decide(snapshot, VanillaRule(self.up, self.down), only=elastic))
-        return combine(decisions)
+            decisions.append(decide_part(promised, VanillaRule(self.up, self.down), only=elastic))
+        return combine(snapshot, decisions)
+
+
+def _with_node(snapshot: Snapshot, group: Group) -> Snapshot:
+    """Return the snapshot with a node of a primary group that is wanted, as booting until it is requested."""
+    counts = snapshot.counts[group.name]
+    if not group.max or counts.active or counts.booting:
+        return snapshot
+    node = NodeLoad(_UNKNOWN, group.name, "booting")
+    after = {**snapshot.counts, group.name: replace(counts, booting=1)}
+    return replace(snapshot, counts=after, nodes=(*snapshot.nodes, node))

@@ -289,7 +289,7 @@ class _Round:
 
     def _remove_idle(self) -> None:
         staying = _count(node.type for node in self._nodes if node.cause is None)
-        for node in self._nodes:
+        for node in reversed(self._nodes):  # where a minimum stays, it is of the first ones: without holes in the ranks
             if node.given is None or node.cause is not None or node.head or node.held or node.floored:
                 continue
             known = self._types.get(node.type)

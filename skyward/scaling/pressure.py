@@ -4,8 +4,19 @@ from dataclasses import dataclass
 from math import ceil
 from typing import NamedTuple
 
+from skyward.formatting import count_text
 from skyward.scaling.fitting import at_once, cheapest
 from skyward.scaling.snapshot import Counts, Decision, Demand, Group, Snapshot
+from skyward.scaling.wording import (
+    beyond_bounds,
+    enough_text,
+    idle_text,
+    more_text,
+    seconds_text,
+    slots_busy,
+    steady,
+    tasks_wait,
+)
 from skyward.values.needs import Needs
 
 __all__ = ["LOW_UTILISATION", "GroupDecision", "Pressure", "desired_nodes"]
@@ -59,31 +70,43 @@ def desired_nodes(
         worth: nodes that the waiting tasks fill; `queued / slots` by default.
     """
     slots = slots if slots > 0 else 1
+    capacity = nodes * slots if capacity is None else capacity
     if queued > 0:
         more = ceil(queued / slots) if worth is None else ceil(worth - 1e-9)
         wanted = nodes + more
         aim = _within(wanted if wanted > desired else desired, min, max)
         if aim == desired:
             return GroupDecision(aim)
-        what = f"{queued} queued / {slots} slots" if worth is None else f"{queued} queued, {more} nodes' worth"
-        return GroupDecision(aim, f"{what} -> +{more}" + (f", capped at {max} by max" if aim < wanted else ""))
+        if wanted <= desired:
+            return GroupDecision(aim, beyond_bounds(desired, aim))
+        free = f"{tasks_wait(queued)} and {slots_busy(inflight, capacity)}"
+        coming = desired - nodes
+        requested = f" ({coming:,} {'is' if coming == 1 else 'are'} already requested)" if coming > 0 else ""
+        share = f", for {count_text(slots, 'task')} each" if worth is None else ", for the resources that they request"
+        needed = f"{more_text(more)}{share if more > 1 else ''}{requested}"
+        return GroupDecision(aim, f"{free}, so {needed}{_limited(wanted, aim)}")
     kept = _within(desired, min, max)
     if inflight == 0:
         if idle_for > idle_timeout and min < kept:
-            return GroupDecision(
-                min, f"idle for {idle_for:.0f} s, over {idle_timeout:g} s -> min of {min}", settled=True
-            )
-    else:
-        capacity = nodes * slots if capacity is None else capacity
-        if capacity > 0 and inflight / capacity < LOW_UTILISATION:
-            few = ceil(inflight / slots) + 1
-            aim = few if few > min else min
-            if aim < kept:
-                floored = f", held at {min} by min" if aim > few else ""
-                return GroupDecision(aim, f"{inflight} of {capacity} slots busy, under 30 % -> {few}{floored}")
+            enough = f"the minimum of {count_text(min)} is enough"
+            return GroupDecision(min, f"no task has run {idle_text(idle_for, idle_timeout)}, so {enough}", settled=True)
+    elif capacity > 0 and inflight / capacity < LOW_UTILISATION:
+        few = ceil(inflight / slots) + 1
+        aim = few if few > min else min
+        if aim < kept:
+            share = f"{few - 1:,} for the running task{'s' * (inflight > 1)} and 1 spare"
+            busy = f"{slots_busy(inflight, capacity)}, less than {LOW_UTILISATION:.0%}"
+            return GroupDecision(aim, f"{busy}, so {enough_text(few)}: {share}{_limited(few, aim)}")
     if kept != desired:
-        return GroupDecision(kept, f"{desired} is {'over max' if kept < desired else 'under min'} -> {kept}")
+        return GroupDecision(kept, beyond_bounds(desired, kept))
     return GroupDecision(kept)
+
+
+def _limited(wanted: int, aim: int) -> str:
+    """Return the bound that a number of nodes was limited to; empty for none."""
+    if wanted == aim:
+        return ""
+    return f", but the {'maximum' if aim < wanted else 'minimum'} is {count_text(aim)}"
 
 
 def _within(count: int, least: int, most: int) -> int:
@@ -117,8 +140,8 @@ class Pressure:
         reasons = [each.reason if alone else f"{name}: {each.reason}" for name, each in changes]
         return Decision(
             {name: each.desired for name, each in outcomes.items()},
-            "; ".join(reasons) or _steady(snapshot),
-            victims=tuple(sorted(idle, key=lambda rank: -idle[rank])) if shrinking else (),
+            "; ".join(reasons) or steady(snapshot),
+            victims=tuple(sorted(idle, key=lambda rank: (-round(idle[rank]), -rank))) if shrinking else (),
             settled=bool(shrinking) and all(each.settled for each in shrinking),
             infeasible=infeasible,
         )
@@ -171,7 +194,8 @@ def _shrink_by_idle(outcomes: dict[str, GroupDecision], idle: dict[int, float], 
         needed = ceil(counts.busy / max(group.slots, 1)) + 1
         aim = max(group.min, needed, counts.active + counts.booting - long)
         if aim < outcome.desired:
-            reason = f"{long} node{'s' * (long > 1)} idle for over {timeout:g} s -> {aim}"
+            idle_nodes = f"{count_text(long)} {'was' if long == 1 else 'were'} idle"
+            reason = f"{idle_nodes} for longer than the idle timeout of {seconds_text(timeout)}, so {enough_text(aim)}"
             outcomes[group.name] = GroupDecision(aim, reason, settled=True)
 
 
@@ -184,7 +208,7 @@ def _cap(outcomes: dict[str, GroupDecision], snapshot: Snapshot, most: int) -> N
         given = max(0, min(more, room))
         if more > given:
             changed = owed[name] + given != snapshot.counts[name].desired
-            reason = f"{each.reason}, capped at {most} nodes in total" if changed else ""
+            reason = f"{each.reason}, but the maximum of the pool is {count_text(most)}" if changed else ""
             outcomes[name] = GroupDecision(owed[name] + given, reason)
         room -= given
 
@@ -216,7 +240,3 @@ def _idle_for(group: Group, counts: Counts, snapshot: Snapshot) -> float:
     if counts.busy or len(snapshot.groups) == 1 or snapshot.idle_for > 0:
         return snapshot.idle_for
     return min((node.idle_for for node in snapshot.nodes if node.group == group.name), default=0.0)
-
-
-def _steady(snapshot: Snapshot) -> str:
-    return f"steady: {snapshot.inflight} of {snapshot.capacity} slots busy, {snapshot.queued} queued"

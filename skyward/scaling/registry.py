@@ -7,6 +7,7 @@ from skyward.scaling.binpack import Binpack
 from skyward.scaling.capability import Capability
 from skyward.scaling.fixed_elastic import FixedElastic
 from skyward.scaling.no import No
+from skyward.scaling.policy_content import scaling_of
 from skyward.scaling.pressure import Pressure
 from skyward.scaling.snapshot import Policy
 from skyward.scaling.vanilla import Vanilla
@@ -31,10 +32,14 @@ POLICIES = tuple(_MAKERS)
 def find_policy(given: object) -> Policy:
     """Return a new policy of that name, or `given` itself if it is a policy.
 
+    A name may be given as Scaler's `policy_content` too: `allocate=even_load; scaling=vanilla`.
+
     Raises:
         SpecError: there is no such policy, or the object is not a policy, or its interval is not a number of seconds.
     """
     if isinstance(given, str):
+        if "=" in given:
+            given = scaling_of(given, POLICIES)
         if (maker := _MAKERS.get(given)) is None:
             known = closest(given, POLICIES).replace("it has", "they are")
             raise SpecError(f"There is no scaling policy {given!r}; {known}")

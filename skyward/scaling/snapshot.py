@@ -155,7 +155,8 @@ class Decision:
 
     Attributes:
         desired: number of nodes by group; an omitted group does not change.
-        reason: reason for users, with the numbers: "12 queued / 2 slots -> +6".
+        reason: reason for users, a sentence with its numbers and without its full stop: "12 tasks wait and all 2 slots
+            are busy, so 6 more nodes are needed".
         victims: ranks to remove first; the rest is removed by highest rank.
         settled: True if a decision to scale down is based on an idle time: it applies once the cooldown of the last
             change is over; others must also have been wanted for a cooldown.

@@ -6,26 +6,44 @@ boot would launch another node.
 
 from collections.abc import Mapping, Sequence
 
+from skyward.formatting import count_text, joined
 from skyward.scaling.commands import ClusterState, Rule, ShutDownGroup, StartGroup, Tasks, WorkerGroup
 from skyward.scaling.fitting import never
 from skyward.scaling.snapshot import Decision, Group, NodeLoad, Snapshot
+from skyward.scaling.wording import beyond_bounds, of_group, steady, tasks_wait
 from skyward.values.needs import Needs
 
-__all__ = ["combine", "decide"]
+__all__ = ["combine", "decide", "decide_part"]
 
 HEAD = 0
 
 
-def decide(snapshot: Snapshot, rule: Rule, *, only: Sequence[Group] | None = None) -> Decision:
-    """Apply `rule` to the nodes of `only`, or of all groups; nodes of other groups count as static workers."""
+def decide(snapshot: Snapshot, rule: Rule) -> Decision:
+    """Return the decision of `rule` on the nodes of all groups."""
+    return combine(snapshot, [decide_part(snapshot, rule)])
+
+
+def decide_part(
+    snapshot: Snapshot, rule: Rule, *, only: Sequence[Group] | None = None, alone: bool = False
+) -> Decision:
+    """Return the decision of `rule` on the nodes of some groups; its reason is empty if nothing changes.
+
+    Args:
+        only: the groups; all by default.
+        alone: True to ignore the nodes of the other groups, which otherwise count as static workers.
+    """
     groups = snapshot.groups if only is None else only
     nodes = {group.name: _active_or_booting(snapshot, group) for group in snapshot.groups}
     group_of = {str(node.rank): node.group for node in snapshot.nodes}
-    desired = {group.name: _within(snapshot.counts[group.name].desired, group) for group in groups}
-    reasons: list[str] = []
+    before = {group.name: snapshot.counts[group.name].desired for group in groups}
+    desired = {group.name: _within(before[group.name], group) for group in groups}
+    reasons = [
+        f"{_prefix(name, snapshot)}{beyond_bounds(before[name], bound)}"
+        for name, bound in desired.items()
+        if bound != before[name]
+    ]
     victims: list[int] = []
-    for command in rule.commands(_view(snapshot, groups)):
-        ratio = f"{command.tasks} tasks / {command.workers} workers"
+    for command in rule.commands(_view(snapshot, groups, groups if alone else snapshot.groups)):
         match command:
             case StartGroup(capabilities=capabilities):
                 name = _group_with_room(snapshot, groups, nodes, frozenset(capabilities))
@@ -33,37 +51,69 @@ def decide(snapshot: Snapshot, rule: Rule, *, only: Sequence[Group] | None = Non
                     continue
                 nodes[name] += 1
                 desired[name] = max(desired[name], nodes[name])
-                reasons.append(f"{ratio} -> +1 {name}")
+                reasons.append(f"{_why_start(command)}, so 1 node{of_group(name, snapshot)} is added")
             case ShutDownGroup(group=rank):
                 name = group_of[rank]
                 nodes[name] -= 1
                 desired[name] = min(desired[name], nodes[name])
                 victims.append(int(rank))
-                reasons.append(f"{ratio} -> -1 {name}, node {rank} is the least busy")
-    return Decision(desired, "; ".join(reasons) or _held(snapshot), tuple(victims), infeasible=never(snapshot))
+                removed = f"node {rank}{of_group(name, snapshot)}, the least busy one, is removed"
+                reasons.append(f"{_why_stop(command)}, so {removed}")
+    return Decision(desired, "; ".join(reasons), tuple(victims), infeasible=never(snapshot))
 
 
-def combine(decisions: Sequence[Decision]) -> Decision:
-    """Merge decisions about different groups into one."""
+def combine(snapshot: Snapshot, parts: Sequence[Decision]) -> Decision:
+    """Merge decisions about different groups into one; without any change, the reason says what the policy saw."""
     desired: dict[str, int] = {}
-    for each in decisions:
+    for each in parts:
         desired |= each.desired
     return Decision(
         desired,
-        "; ".join(dict.fromkeys(each.reason for each in decisions)),
-        tuple(rank for each in decisions for rank in each.victims),
-        infeasible=decisions[0].infeasible if decisions else (),
+        "; ".join(dict.fromkeys(each.reason for each in parts if each.reason)) or steady(snapshot),
+        tuple(rank for each in parts for rank in each.victims),
+        infeasible=parts[0].infeasible if parts else (),
     )
 
 
-def _view(snapshot: Snapshot, groups: Sequence[Group]) -> ClusterState:
-    """Return waiting and running tasks, and the nodes: removable ones as groups, the others as static workers."""
+def _prefix(name: str, snapshot: Snapshot) -> str:
+    return f"{name}: " if len(snapshot.groups) > 1 else ""
+
+
+def _why_start(command: StartGroup) -> str:
+    """Return why a group is started: "21 tasks for 2 slots are more than 10 per slot"."""
+    names = joined(map(repr, sorted(command.capabilities)))
+    count = count_text(f"{command.tasks:,}", "task")
+    if not command.workers:
+        if names:
+            return f"{count} {'needs' if command.tasks == 1 else 'need'} {names}, which no node has"
+        return f"{tasks_wait(command.tasks)} and no node is up"
+    who = f"{count} that {'needs' if command.tasks == 1 else 'need'} {names}" if names else count
+    are = "is" if command.tasks == 1 else "are"
+    return f"{who} for {count_text(f'{command.workers:,}', 'slot')} {are} more than {command.limit:g} per slot"
+
+
+def _why_stop(command: ShutDownGroup) -> str:
+    """Return why a group is shut down: "4 tasks for 8 slots are fewer than 1 per slot"."""
+    slots = count_text(f"{command.workers:,}", "slot")
+    if not command.tasks:
+        return f"there is no task for {slots}, fewer than {command.limit:g} per slot"
+    are = "is" if command.tasks == 1 else "are"
+    return f"{count_text(f'{command.tasks:,}', 'task')} for {slots} {are} fewer than {command.limit:g} per slot"
+
+
+def _view(snapshot: Snapshot, groups: Sequence[Group], counted: Sequence[Group]) -> ClusterState:
+    """Return waiting and running tasks, and the nodes: removable ones as groups, the others as static workers.
+
+    Args:
+        groups: groups whose nodes may be removable.
+        counted: groups whose nodes count.
+    """
     spare = {group.name: _active_or_booting(snapshot, group) - group.min for group in groups}
-    by_name = {group.name: group for group in snapshot.groups}
+    by_name = {group.name: group for group in counted}
     elastic: list[WorkerGroup] = []
     static: list[dict[str, float]] = []
     for node in sorted(snapshot.nodes, key=lambda node: node.rank, reverse=True):
-        if node.stage == "leaving":
+        if node.stage == "leaving" or node.group not in by_name:
             continue
         group = by_name[node.group]
         offered = _offered(group)
@@ -115,7 +165,3 @@ def _spread(node: NodeLoad, slots: int) -> tuple[int, ...]:
     """Spread the tasks of a node evenly over its workers."""
     each, over = divmod(node.busy, slots)
     return tuple(each + (worker < over) for worker in range(slots))
-
-
-def _held(snapshot: Snapshot) -> str:
-    return f"held: {snapshot.queued} tasks wait, {snapshot.inflight} run on {snapshot.capacity} slots"

@@ -2,7 +2,15 @@
 
 from dataclasses import dataclass, field
 
-from skyward.scaling.commands import ClusterState, ScalerCommand, ShutDownGroup, StartGroup, check_ratios, least_queued
+from skyward.scaling.commands import (
+    HEARTBEAT,
+    ClusterState,
+    ScalerCommand,
+    ShutDownGroup,
+    StartGroup,
+    check_ratios,
+    least_queued,
+)
 from skyward.scaling.snapshot import Decision, Snapshot
 from skyward.scaling.translation import decide
 
@@ -20,9 +28,9 @@ class VanillaRule:
         """Return at most one command."""
         tasks, workers = view.task_count, view.worker_count
         if tasks / workers > self.up if workers else tasks:
-            return [] if view.full else [StartGroup({}, tasks, workers)]
+            return [] if view.full else [StartGroup({}, tasks, workers, self.up)]
         if workers and tasks / workers < self.down and (least := least_queued(view.groups)):
-            return [ShutDownGroup(least.id, tasks, workers)]
+            return [ShutDownGroup(least.id, tasks, workers, self.down)]
         return []
 
 
@@ -37,7 +45,7 @@ class Vanilla:
     up: float = 10
     down: float = 1
     name: str = field(default="vanilla", kw_only=True)
-    interval: float | None = field(default=None, kw_only=True)
+    interval: float | None = field(default=HEARTBEAT, kw_only=True)
 
     def __post_init__(self) -> None:
         check_ratios(self.up, self.down)

@@ -40,7 +40,7 @@ def read_trace(path: Path) -> list[Task]:
         try:
             task, count = _task(row)
         except ValueError as error:
-            raise SpecError(f"Line {number} of {path.name}: {error}.") from None
+            raise SpecError(f"Line {number} of {path.name}: {str(error).removesuffix('.')}.") from None
         needs = shapes.setdefault(task.needs, task.needs) if task.needs else NOTHING
         tasks += [task._replace(needs=needs)] * count
         if len(tasks) > MOST:
@@ -124,7 +124,7 @@ def _task(row: Mapping[str, Any]) -> tuple[Task, int]:
     if count != int(count) or not 1 <= count <= MOST:
         raise ValueError(f"`count` is {row['count']!r}; give a whole number of tasks from 1 to {MOST:,}")
     resources, capabilities = row.get("resources", {}), row.get("capabilities", ())
-    if not isinstance(resources, dict) or not isinstance(capabilities, list | tuple):
+    if not isinstance(resources, dict) or not isinstance(capabilities, list | tuple | dict):
         raise ValueError('`resources` must be an object such as {"GPU": 1}, and `capabilities` a list of names')
     amounts = {name: _amount(resources, name) for name in resources}
     if not all(isinstance(name, str) and name.strip() for name in capabilities):

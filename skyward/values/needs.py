@@ -30,19 +30,35 @@ def resource_map(given: object, name: str = "resources", *, zeros: bool = False)
 
 
 def capability_set(given: object, name: str = "capabilities") -> frozenset[str]:
-    """Return `given` as a set of names, in lower case.
+    """Return `given` as a set of names, in lower case; `{"gpu": 1}` is the same as `{"gpu"}`.
 
     Raises:
-        SpecError: it is not a collection of names.
+        SpecError: it is not a collection of names, or an amount is not 1.
     """
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise SpecError(f"{name} must be a set of names, as in `{name}={{'gpu'}}`, but got {shown(given)}.")
+    if isinstance(given, Mapping):
+        _check_amounts(given, name)
     names = tuple(given)
     for each in names:
         of_type(each, f"an entry of {name}", str, f"{name}={{'gpu'}}")
         if not each.strip():
             raise SpecError(f"{name} must not have an empty name, as in `{name}={{'gpu'}}`, but got {each!r}.")
     return frozenset(each.strip().lower() for each in names)
+
+
+def _check_amounts(given: Mapping[object, object], name: str) -> None:
+    """Check that every amount of a capability is 1: a node has it or does not.
+
+    Raises:
+        SpecError: an amount is not 1.
+    """
+    for each, amount in given.items():
+        if isinstance(amount, bool) or not isinstance(amount, int | float) or amount != 1:
+            raise SpecError(
+                f"{name}[{each!r}] must be 1, because a node has a capability or does not, but got {shown(amount)}; "
+                f"for amounts, use resources, as in `resources={{{each!r}: 2}}`."
+            )
 
 
 def describe_resources(resources: Resources, capabilities: Iterable[str]) -> str:

@@ -103,6 +103,14 @@ def test_members_have_places_in_order_of_rank_on_all_processes_of_all_nodes(ring
     assert {process for *_, process in results} == {"0.0", "0.1", "1.0", "1.1"}
 
 
+def test_members_are_numbered_without_the_holes_in_the_ranks() -> None:
+    with sky.Compute(nodes=sky.Nodes.parse("3/1:3"), policy="no", plugins=[Ring()]) as pool:
+        pool.drain(1)
+        wait_for(lambda: [node.rank for node in pool.snapshot().nodes] == [0, 2], "the drained node to go")
+        results = places(7) @ pool
+        assert [(found, node) for found, _, node, *_ in results] == [([[0, 7], [1, 7]], 0), ([[0, 7], [1, 7]], 1)]
+
+
 def test_call_on_one_node_is_in_no_collective(ring: sky.Compute) -> None:
     assert alone() >> ring == (0, 1, "")
 

@@ -212,7 +212,7 @@ def test_losses_and_decisions_are_printed_as_lines(capsys: pytest.CaptureFixture
         os.kill(pool.start(tasks.pid(), on=1).future.result(30), signal.SIGKILL)
         stream.get(30)
     err = capsys.readouterr().err
-    assert "skyward: pool 'p': 1 -> 2 nodes: resized to 2\n" in err
+    assert "skyward: pool 'p': 1 -> 2 nodes: resized to 2 nodes\n" in err
     assert re.search(r"skyward: pool 'p': warning: node 1 was lost: .*SIGKILL.*; replacing it\n", err)
     assert len(re.findall(r"skyward: pool 'p': node 1 is ready after .* \(2 of 2 nodes\)\n", err)) == 2
 

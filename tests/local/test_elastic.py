@@ -40,6 +40,17 @@ def rank() -> int:
     return sky.instance_info().node
 
 
+@sky.function
+def topology() -> tuple[int, tuple[int, ...]]:
+    info = sky.instance_info()
+    return info.total_nodes, tuple(peer.node for peer in info.peers)
+
+
+@sky.function
+def part(data: list[int]) -> list[int]:
+    return sky.shard(data)
+
+
 @sky.function(resources={"GPU": 1})
 def on_gpu() -> str:
     import os
@@ -79,7 +90,7 @@ def test_pool_grows_for_queued_tasks_and_shrinks_when_idle(gate: Path) -> None:
         assert shrunk.nodes[0].rank == 0, "the head was removed"
         *grew, shrank = pool.decisions()
         assert grew[-1].after == {"default": 3}
-        assert all(event.change > 0 and "queued" in event.reason for event in grew)
+        assert all(event.change > 0 and "task" in event.reason for event in grew)
         assert shrank.after == {"default": 1}
         assert "idle" in shrank.reason
 
@@ -131,7 +142,68 @@ def test_policy_can_be_an_object(gate: Path) -> None:
 
     with Compute(nodes=(1, 2), policy=Always()) as pool:
         until(pool, lambda now: active(now) == 2)
-        assert str(pool.decisions()[0]) == "1 -> 2 nodes: because, capped at 2 by max"
+        assert str(pool.decisions()[0]) == "1 -> 2 nodes: because, but the maximum is 2 nodes"
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (
+            Decision({"default": 1.5}, "half"),  # type: ignore[dict-item]
+            "the policy wants 1.5 nodes of 'default', but the number must be an integer of at least 0",
+        ),
+        (
+            Decision({"default": -1}, "none"),
+            "the policy wants -1 nodes of 'default', but the number must be an integer of at least 0",
+        ),
+        (Decision({"other": 2}, "two"), "the policy wants nodes of 'other', but the pool's group is 'default'"),
+    ],
+)
+def test_answer_that_is_no_decision_leaves_the_pool_as_it_is(gate: Path, answer: Decision, reason: str) -> None:
+    """Regression: an uncaught TypeError, and tasks that waited until their timeout."""
+
+    class Odd:
+        name = "odd"
+        interval = 0.05
+        asked = 0
+
+        def decide(self, snapshot: Snapshot) -> Decision:
+            self.asked += 1
+            return answer
+
+    odd = Odd()
+    with Compute(nodes=(1, 2), policy=odd) as pool:
+        waiting = [held(str(gate)) > pool for _ in range(3)]
+        until(pool, lambda now: now.running == 1 and odd.asked > 5)
+        (event,) = pool.decisions()
+        assert str(event) == f"1 -> 1 nodes: {reason} (held back: the pool stays as it is)"
+        gate.touch()
+        assert [future.result() for future in waiting] == [0] * 3
+
+
+@pytest.mark.parametrize("policy", ["vanilla", "capability", "fixed_elastic"])
+def test_ratio_policies_look_every_two_seconds(gate: Path, policy: str) -> None:
+    """Regression: they looked at every message while tasks waited: three more nodes within 0.2 s."""
+    with Compute(nodes=(1, 4), policy=policy) as pool:
+        waiting = [held(str(gate)) > pool for _ in range(100)]
+        until(pool, lambda now: now.desired == 3)
+        first, second = pool.decisions()
+        assert second.at - first.at >= 1.9
+        gate.touch()
+        assert len([future.result() for future in waiting]) == 100
+
+
+def test_nodes_that_left_are_no_peers() -> None:
+    """Regression: the nodes that stayed listed six peers, and six nodes in total."""
+    with Compute(nodes=sky.Nodes.parse("6/1:6"), policy="no") as pool:
+        assert topology() @ pool == [(6, (0, 1, 2, 3, 4, 5))] * 6
+        pool.drain(2)
+        until(pool, lambda now: len(now.nodes) == 5)
+        assert topology() @ pool == [(5, (0, 1, 3, 4, 5))] * 5
+        assert sum(part(list(range(12))) @ pool, []) == [0, 5, 10, 1, 6, 11, 2, 7, 3, 8, 4, 9], "the hole has no share"
+        pool.resize(1)
+        until(pool, lambda now: len(now.nodes) == 1)
+        assert topology() >> pool == (1, (0,))
 
 
 def test_groups_run_together_and_tasks_are_placed_where_they_fit() -> None:
@@ -181,7 +253,7 @@ def test_spent_budget_ends_the_pool_and_its_queued_tasks(gate: Path) -> None:
         assert running.result() == 0
         empty = until(pool, lambda now: now.nodes == ())
         assert budget - 60.0 <= empty.spent <= budget
-        assert f"budget of ${budget:.2f} reached" in pool.decisions()[-1].reason
+        assert f"the budget of ${budget:.2f} is almost used up" in pool.decisions()[-1].reason
         assert empty.budget_exhausted
         pool.set_budget(None)
         assert rank() >> pool == 0

@@ -49,7 +49,7 @@ def test_script_of_the_readme_runs(tmp_path: Path) -> None:
     path.write_text(f"{script}\n{elastic}")
     shown = run(path)
     assert shown.split("\n")[:3] == ["9", "[9, 9]", "(9, 16)"]
-    assert "capped at 4 by max" in shown
+    assert "1 -> 4 nodes: " in shown
 
 
 def test_cells_of_the_readme_run() -> None:

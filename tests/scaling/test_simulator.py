@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ from skyward.simulator import (
 )
 from skyward.simulator.clock import Clock
 from skyward.simulator.measures import percentile
+from skyward.simulator.runner import Simulation
 from skyward.values.needs import Needs
 
 pytestmark = pytest.mark.unit
@@ -87,6 +89,32 @@ def test_slots_share_a_node() -> None:
     tasks = [Task(0.0, 300.0)] * 4
     assert simulate(run_of(*tasks, slots=4)).launches == 1
     assert simulate(run_of(*tasks, slots=1)).launches == 4
+
+
+def watched(scenario: Scenario) -> Simulation:
+    """Return the run of a scenario that has ended."""
+    run = Simulation(scenario)
+    run.run()
+    return run
+
+
+@pytest.mark.parametrize("policy", ["vanilla", "capability", "fixed_elastic"])
+def test_ratio_policies_add_one_node_every_two_seconds(policy: str) -> None:
+    """Regression: with a queue they added a node at every message."""
+    tasks = [Task(100.0 + 0.1 * number, 500.0) for number in range(200)]
+    decisions = watched(replace(run_of(*tasks, nodes=(1, 50)), policy=policy)).plane.decisions
+    grown = [event.at for event in decisions if event.by == "policy" and event.change > 0]
+    assert len(grown) > 5
+    assert all(later - earlier >= 1.99 for earlier, later in pairwise(grown))
+
+
+def test_fewer_nodes_are_decided_when_the_cooldown_ends() -> None:
+    """Regression: they were decided at the next look, here 25 s later."""
+    tasks = [*[Task(100.0, 10.0)] * 2, Task(1000.0, 10.0)]
+    quick = replace(run_of(*tasks, nodes=(1, 2)), cooldown=100.0, idle_timeout=5.0)
+    grew, held, shrank = watched(quick).plane.decisions
+    assert (grew.change, held.change, shrank.change) == (1, 0, -1)
+    assert shrank.at == pytest.approx(grew.at + 100.0, abs=0.01)
 
 
 def test_same_seed_gives_the_same_run_and_another_does_not() -> None:
@@ -220,6 +248,8 @@ def test_trace_supports_counts_and_is_sorted(tmp_path: Path) -> None:
     assert read_trace(path) == [*[Task(0.0, 10.0, Needs({"GPU": 1}))] * 3, Task(60.0, 5.0)]
     path.write_text('{"at": 3, "seconds": 1, "count": 2, "capabilities": ["fast"]}\n')
     assert read_trace(path) == [Task(3.0, 1.0, Needs({}, {"fast"}))] * 2
+    path.write_text('{"at": 3, "seconds": 1, "capabilities": {"fast": 1}}\n')
+    assert read_trace(path) == [Task(3.0, 1.0, Needs({}, {"fast"}))]
 
 
 @pytest.mark.parametrize(
@@ -239,6 +269,7 @@ def test_trace_supports_counts_and_is_sorted(tmp_path: Path) -> None:
         ('{"at": 0, "seconds": true}\n', "Line 1 of t.csv: `seconds` is True; give a number"),
         ('{"at": 0, "seconds": 1, "gpu": 1}\n', "'gpu' is unknown; put it under `resources` if it is one."),
         ('{"at": 0, "seconds": 1, "resources": [1]}\n', "`resources` must be an object such as"),
+        ('{"at": 0, "seconds": 1, "capabilities": {"fast": 2}}\n', "use resources, as in `resources={'fast': 2}`."),
     ],
 )
 def test_bad_line_is_reported_with_its_fix(tmp_path: Path, text: str, sentence: str) -> None:

@@ -1,5 +1,6 @@
 """A pool as a widget in a browser, in a real JupyterLab with a real kernel and real nodes."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,8 @@ import pytest
 from tests.ui.lab import Lab
 
 pytestmark = [pytest.mark.ui, pytest.mark.timeout(240)]
+
+REASON = re.compile(r"[0-9] tasks? (waits?|of) ")
 
 LOAD = """import time
 import skyward as sky
@@ -25,7 +28,7 @@ def test_widget_is_live_below_its_cell_and_becomes_static_when_the_pool_closes(l
     wait = f"import os\nwhile not os.path.exists({str(tmp_path / 'go')!r}): time.sleep(0.01)"
     lab.run(f"sky.watch(pool)\ndone = sky.gather(*(work(2) for _ in range(24))) >> pool\n{wait}", wait=False)
     view.get_by_text("1 \N{RIGHTWARDS ARROW} 4").wait_for()
-    view.get_by_text("queued / 1 slots").wait_for()
+    view.get_by_text(REASON).first.wait_for()
     view.locator(".skyward-Node", has_text="busy").first.wait_for()
     view.get_by_text("$12.80/h").wait_for()
     lab.see("widget")

@@ -10,12 +10,16 @@ Source: spec/ "Provision controllers".
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import ceil
 from types import MappingProxyType
 from typing import NamedTuple
 
 from skyward.control.lifecycle import AUTOSCALER, AutoscalerState, Lifecycle
+from skyward.formatting import count_text, joined, money_text
 from skyward.scaling.bundles import floor_nodes
+from skyward.scaling.checking import checked
 from skyward.scaling.snapshot import Decision, Policy, Snapshot
+from skyward.scaling.wording import of_group, seconds_text
 
 __all__ = ["Autoscaler", "BlockedNodes", "Evaluation"]
 
@@ -56,13 +60,19 @@ class Evaluation:
 
 @dataclass
 class Autoscaler:
-    """Cooldown and hysteresis around one policy: the time of its last change, and what it has requested since."""
+    """Cooldown and hysteresis around one policy: the time of its last change, and what it has requested since.
+
+    Attributes:
+        due_at: when the policy is to be asked next because fewer nodes may be decided then: the cooldown ends, or
+            fewer have been enough for as long; None for no such time.
+    """
 
     policy: Policy
     cooldown: float = 30.0
     _life: Lifecycle[AutoscalerState] = field(
         default_factory=lambda: Lifecycle("the autoscaler", AUTOSCALER, "waiting")
     )
+    due_at: float | None = field(default=None, init=False)
     _acted_at: float = float("-inf")
     _fewer_since: dict[str, float] = field(default_factory=dict)
     _most_wanted: dict[str, int] = field(default_factory=dict)
@@ -87,41 +97,57 @@ class Autoscaler:
         if self.state != "waiting":
             self._life.move("cooling", now)
         self._acted_at = now
+        self.due_at = self._end_of_cooldown()
         self._fewer_since.clear()
         self._most_wanted.clear()
 
     def evaluate(
-        self, snapshot: Snapshot, room: Mapping[str, int | None], blocked: Mapping[str, BlockedNodes] = _NONE_BLOCKED
+        self,
+        snapshot: Snapshot,
+        room: Mapping[str, int | None],
+        budget: float | None = None,
+        blocked: Mapping[str, BlockedNodes] = _NONE_BLOCKED,
     ) -> Evaluation | None:
         """Evaluate the policy; return None where nothing changes and nothing is held back.
 
         Args:
             room: additional nodes of each group that the budget allows; None for no limit.
+            budget: USD, for the reason.
             blocked: nodes that cannot be launched now, by group: if the policy wants nodes of others, they are no
                 longer waited for.
+
+        Raises:
+            UnusableDecisionError: the policy returned no decision about this pool. Nothing changes.
         """
         now = snapshot.now
         if self.state == "waiting":
             return None
-        if self.state == "cooling" and now - self._acted_at >= self.cooldown:
+        if self.state == "cooling" and now >= self._acted_at + self.cooldown:
             self._life.move("watching", now)
-        decision = self.policy.decide(snapshot)
+        decision = checked(self.policy.decide(snapshot), snapshot)
         before = snapshot.desired
-        wanted, notes = _within_bounds(decision, snapshot, room, blocked)
+        wanted, notes = _within_bounds(decision, snapshot, room, budget, blocked)
+        self.due_at = self._end_of_cooldown()
         after = {name: self._step(name, before[name], wanted[name], decision.settled, now) for name in before}
         if any(after[name] > before[name] for name in after):
             for name, each in blocked.items():
                 after[name] = min(after[name], max(wanted[name], before[name] - each.nodes))
-                notes.append(f"because group {name!r} {each.why}")
+                notes.append(f"group {name!r} {each.why}")
         after = _growth_within_total(before, after, snapshot)
-        reason = ", ".join((decision.reason, *notes))
-        held_back = self._why_held_back(now) if after != wanted else ""
+        reason, held_back = decision.reason, ""
         if after == wanted == before:
-            held_back = ", ".join(notes)
+            held_back = joined(notes)
+        else:
+            reason = ", but ".join(filter(None, (reason, joined(notes))))
+            held_back = self._why_held_back(now) if after != wanted else ""
         verdict = Evaluation(before, after, reason, decision.victims, held_back)
         if verdict.changed:
             self.start_cooldown(now)
         return verdict if verdict.changed or held_back else None
+
+    def _end_of_cooldown(self) -> float | None:
+        """Return when the cooldown ends, for a policy that is asked when there is a reason to, and not at intervals."""
+        return self._acted_at + self.cooldown if self.state == "cooling" and self.policy.interval is None else None
 
     def _step(self, group: str, before: int, wanted: int, settled: bool, now: float) -> int:
         """Return the desired nodes of one group: more at once, fewer only after the cooldown."""
@@ -131,17 +157,19 @@ class Autoscaler:
             return wanted
         since = self._fewer_since.setdefault(group, now)
         most = self._most_wanted[group] = max(wanted, self._most_wanted.get(group, wanted))
-        if now - self._acted_at < self.cooldown:
-            return before
-        if settled:
-            return wanted
-        return most if now - since >= self.cooldown else before
+        earliest = self._acted_at + self.cooldown
+        if not settled:
+            earliest = max(earliest, since + self.cooldown)
+        if now >= earliest:
+            return wanted if settled else most
+        self.due_at = earliest if self.due_at is None else min(self.due_at, earliest)
+        return before
 
     def _why_held_back(self, now: float) -> str:
         left = self.cooldown - (now - self._acted_at)
         if left > 0:
-            return f"cooldown for {left:.0f} s more"
-        return f"until fewer nodes have been enough for {self.cooldown:g} s"
+            return f"the cooldown of {seconds_text(self.cooldown)} ends in {max(1, ceil(left))} s"
+        return f"until fewer nodes have been enough for {seconds_text(self.cooldown)}"
 
 
 def _growth_within_total(before: Mapping[str, int], after: Mapping[str, int], snapshot: Snapshot) -> dict[str, int]:
@@ -156,7 +184,11 @@ def _growth_within_total(before: Mapping[str, int], after: Mapping[str, int], sn
 
 
 def _within_bounds(
-    decision: Decision, snapshot: Snapshot, room: Mapping[str, int | None], blocked: Mapping[str, BlockedNodes]
+    decision: Decision,
+    snapshot: Snapshot,
+    room: Mapping[str, int | None],
+    budget: float | None,
+    blocked: Mapping[str, BlockedNodes],
 ) -> tuple[dict[str, int], list[str]]:
     """Return the requested nodes by group, clamped to every limit, and a note on each limit that set a number."""
     before = snapshot.desired
@@ -168,15 +200,19 @@ def _within_bounds(
     for group in snapshot.groups:
         name, counts, more = group.name, snapshot.counts[group.name], room.get(group.name)
         retained = snapshot.retained.get(name)
+        of = of_group(name, snapshot)
         waited_for = before[name] - blocked[name].nodes if name in blocked else before[name]
-        least = [(waited_for if starting else 0, "kept while tasks wait for the first node")]
-        least.append((floor.get(name, 0), f"at least {floor.get(name, 0)} for request_resources"))
+        least = [(waited_for if starting else 0, "the nodes stay while tasks wait for the first one")]
+        floored = count_text(floor.get(name, 0))
+        least.append((floor.get(name, 0), f"`request_resources` reserves at least {floored}{of}"))
         least += [(retained.nodes, retained.why)] if retained is not None else []
         highest = max(group.max, 0 if retained is None else retained.nodes)
-        most = [(highest, f"capped at {highest} by max")]
+        most = [(highest, f"the maximum{of} is {count_text(highest)}")]
         if more is not None:
             affordable = max(before[name], counts.active + counts.booting + more)
-            most.append((affordable, f"capped at {affordable} by the budget"))
+            allowed = f"at most {count_text(affordable)}" if affordable else "no node"
+            amount = "" if budget is None else f" of {money_text(budget)}"
+            most.append((affordable, f"the budget{amount} allows {allowed}{of}"))
         count = max(group.min, decision.desired.get(name, before[name]))
         for limit, note in least:
             if count < limit:
@@ -195,5 +231,5 @@ def _within_bounds(
         if give:
             wanted[group.name] -= give
             excess -= give
-            notes[group.name] = f"capped at {snapshot.max_nodes} nodes in all"
+            notes[group.name] = f"the maximum of the pool is {count_text(snapshot.max_nodes)}"
     return wanted, list(dict.fromkeys(notes.values()))

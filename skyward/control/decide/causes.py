@@ -6,7 +6,7 @@ machines or the desired number of nodes, and what those follow from: the failed 
 of the node that it replaces.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from skyward.control.decide.machines import messages as machines
@@ -25,8 +25,9 @@ from skyward.control.decide.messages import (
     Tick,
 )
 from skyward.control.decide.tasks import messages as tasks
+from skyward.formatting import count_text, joined, money_text
 
-__all__ = ["Cause", "CauseLog", "describe"]
+__all__ = ["Cause", "CauseLog", "describe", "resized_text"]
 
 KEPT = 1000
 
@@ -89,8 +90,7 @@ def describe(message: PlaneMessage, rank_of: Callable[[int], int | None]) -> str
         case Open():
             return OPENED
         case Resize(bounds):
-            sizes = (f"{least}" if least == most else f"{least} to {most}" for least, most in bounds.values())
-            return f"resized to {', '.join(sizes)}"
+            return resized_text(bounds)
         case ContinueSize():
             return "the pool was attached to"
         case DrainNode(rank):
@@ -98,7 +98,7 @@ def describe(message: PlaneMessage, rank_of: Callable[[int], int | None]) -> str
         case SetFloor():
             return "request_resources was called"
         case SetBudget(budget):
-            return "budget removed" if budget is None else f"budget set to ${budget:.2f}"
+            return "budget removed" if budget is None else f"budget set to {money_text(budget)}"
         case CollectionUsed():
             return "the client used a collection"
         case KeptAdded(entry):
@@ -128,6 +128,15 @@ def describe(message: PlaneMessage, rank_of: Callable[[int], int | None]) -> str
             return f"{_node(machine, rank_of)} terminated"
         case _:
             return _task_text(message)
+
+
+def resized_text(bounds: Mapping[str, tuple[int, int]]) -> str:
+    """Return a resize with its bounds: `resized to 2 to 4 nodes`; of several groups, with their names."""
+    sizes = [
+        count_text(least if least == most else f"{least} to {most}") + (f" of {name!r}" if len(bounds) > 1 else "")
+        for name, (least, most) in bounds.items()
+    ]
+    return f"resized to {joined(sizes)}"
 
 
 def _task_text(message: TaskMessage) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from skyward.control.decide.autoscaler import Autoscaler, BlockedNodes
-from skyward.control.decide.causes import Cause, CauseLog, describe
+from skyward.control.decide.causes import Cause, CauseLog, describe, resized_text
 from skyward.control.decide.machines import messages as machines
 from skyward.control.decide.machines.budget import (
     DRAIN_RESERVE,
@@ -44,10 +44,11 @@ from skyward.control.decide.tasks import messages as tasks
 from skyward.control.decide.tasks.manager import TaskManager
 from skyward.control.decide.total import over_total, room_maker, within_total
 from skyward.errors import IllegalTransitionError
-from skyward.events.decisions import Decider, DecisionEvent, DecisionLog
+from skyward.events.decisions import UNUSABLE, Decider, DecisionEvent, DecisionLog
 from skyward.formatting import count_text, money_text
 from skyward.kept.registry import KeptRegistry
 from skyward.scaling.bundles import floor_nodes
+from skyward.scaling.checking import failure_text
 from skyward.scaling.fitting import cheapest
 from skyward.scaling.snapshot import Demand, Group, Policy, RetainedNodes, Snapshot
 from skyward.values.needs import NOTHING, Needs
@@ -95,6 +96,7 @@ class ControlPlane:
         self._boot_seconds: float | None = None
         self._evaluated_at = float("-inf")
         self._evaluate_at: float | None = None
+        self._policy_failure = ""
         self._reconciled_at = 0.0
         self._recalled_at = float("-inf")
         self.handled = 0
@@ -467,9 +469,8 @@ class ControlPlane:
         for name, (least, most) in bounds.items():
             after[name] = max(least, min(most, nodes.get(name, after.get(name, least))))
         after = self._within_total(after, bounds)
-        sizes = ", ".join(f"{least}" if least == most else f"{least} to {most}" for least, most in bounds.values())
         if not self.budget_exhausted:
-            self._decide("user", after, f"resized to {sizes}", now, effects, retry_given_up=True)
+            self._decide("user", after, resized_text(bounds), now, effects, retry_given_up=True)
 
     def _within_total(self, wanted: Mapping[str, int], first: Iterable[str]) -> dict[str, int]:
         """Return the wanted nodes within the maximum over all groups, if the minimums are; `first`: reduced last."""
@@ -576,11 +577,14 @@ class ControlPlane:
         obstacles = self.prospects.blocked(self.tasks.shapes(), now)
         blocked = {name: BlockedNodes(self._not_waited_for(name), each.why) for name, each in obstacles.items()}
         try:
-            verdict = self.autoscaler.evaluate(self._snapshot(obstacles, now), room, blocked)
+            verdict = self.autoscaler.evaluate(self._snapshot(obstacles, now), room, self.ledger.budget, blocked)
         except (Exception, SystemExit) as error:  # of a policy that the user wrote; the pool stays as it is
-            failed = f"the policy raised {type(error).__name__}: {error}"
-            self._log("policy", dict(self.desired), dict(self.desired), failed, now, effects, "nothing is changed")
+            failed = failure_text(error)
+            if failed != self._policy_failure:
+                self._policy_failure = failed
+                self._log("policy", dict(self.desired), dict(self.desired), failed, now, effects, UNUSABLE)
             return
+        self._policy_failure = ""
         if verdict is None:
             return
         before, after = verdict.before, verdict.after
@@ -650,9 +654,10 @@ class ControlPlane:
     def _exhaust_budget(self, now: float, effects: list[PlaneEffect]) -> None:
         self.budget_exhausted = True
         spent, rate, budget = self.ledger.spent(now), self.ledger.per_hour, self.ledger.budget or 0.0
+        used = "is used up" if spent >= budget else "is almost used up"
+        nodes = f" and the nodes cost {money_text(rate)} per hour" if rate else ""
         reason = (
-            f"budget of {money_text(budget)} reached: {money_text(spent)} spent, nodes cost {money_text(rate)}/h; "
-            "draining all nodes"
+            f"the budget of {money_text(budget)} {used}: {money_text(spent)} is spent{nodes}, so all nodes are drained"
         )
         self.failure = self._unfunded(now)
         self._decide("budget", dict.fromkeys(self.groups, 0), reason, now, effects)
@@ -662,7 +667,9 @@ class ControlPlane:
         if self.budget_exhausted and now < self.ledger.exhausted_at(DRAIN_RESERVE):
             self.budget_exhausted, self._stopped, self._evicted, self.failure = False, False, False, ""
             after = {group.name: group.min for group in self.groups.values()}
-            self._decide("budget", after, "the budget changed", now, effects, retry_given_up=True)
+            to = "the budget was removed" if budget is None else f"the budget was changed to {money_text(budget)}"
+            reason = f"{to}, so the pool starts its minimum of {count_text(sum(after.values()))} again"
+            self._decide("budget", after, reason, now, effects, retry_given_up=True)
             self._spare_keeping(now, effects)
 
     # Time.
@@ -704,8 +711,10 @@ class ControlPlane:
         yield self._evaluated_at + self.autoscaler.interval
         if self._evaluate_at is not None:
             yield self._evaluate_at
-        if self.tasks.idle_since is not None:
-            idle_at = self.tasks.idle_since + self.settings.idle_timeout + 0.001
+        if (due := self.autoscaler.due_at) is not None and due > self._evaluated_at:
+            yield due
+        if (idle_from := self.tasks.idle_from) is not None:
+            idle_at = idle_from + self.settings.idle_timeout + 0.001
             if idle_at > self._evaluated_at:
                 yield idle_at
 
@@ -726,7 +735,7 @@ class ControlPlane:
             pass
         elif isinstance(message, Tick):
             pass  # only new tasks trigger an evaluation here; `_tick` does those that are due by time
-        elif self.tasks.queued and self.policy.interval is None and self.ready and self.elastic:
+        elif self.tasks.queued and self._looks_at_tasks and self.ready and self.elastic:
             if now >= self._evaluated_at + self.settings.evaluation_gap:
                 self._evaluate(now, effects)
             elif self._evaluate_at is None:
@@ -742,6 +751,11 @@ class ControlPlane:
             self._log("reconciler", self.desired, self.desired, f"waiting tasks end: the pool {end.why}", now, effects)
             message = tasks.Abandon(end.why, end.outcome, frozenset(shapes))
             effects.extend(self.tasks.handle(message, now, self.handled))
+
+    @property
+    def _looks_at_tasks(self) -> bool:
+        """True if new tasks trigger an evaluation: of a policy without an interval, unless the last one failed."""
+        return self.policy.interval is None and not self._policy_failure
 
     def _enough(self) -> bool:
         if self.is_attached:

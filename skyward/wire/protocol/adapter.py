@@ -69,6 +69,7 @@ type _Name = Annotated[str, named]
 type _Text = Annotated[str, one_line]
 type _Sentence = Annotated[str, sentence]
 type _Amount = Annotated[float, amount]
+type _Capabilities = Annotated[frozenset[str], _capability_names]
 
 _HOST_KEY = re.compile(r"[a-z0-9@.-]+ [A-Za-z0-9+/]+=*( [\w@.:-]+)?")
 
@@ -76,6 +77,15 @@ _HOST_KEY = re.compile(r"[a-z0-9@.-]+ [A-Za-z0-9+/]+=*( [\w@.:-]+)?")
 def _loopback(value: object, name: str) -> str:
     address = host(value, name)
     return address if address.startswith("127.") else wrong(name, "a loopback address")
+
+
+def _capability_names(value: object, name: str) -> frozenset[str]:
+    """Return capabilities, given as a list of names or, as Scaler gives them, as an object with an amount of 1 each."""
+    if isinstance(value, dict):
+        if any(isinstance(each, bool) or each != 1 for each in value.values()):
+            wrong(name, "a list of names, or an object with 1 for each name: amounts are resources")
+        value = list(value)
+    return _names(value, name)
 
 
 def _config(value: object, name: str) -> str | None:
@@ -98,6 +108,7 @@ def _access(value: object, name: str) -> Access | None:
     return _ACCESS[kind]({key: each for key, each in value.items() if key != "kind"}, name)
 
 
+_names: Reader[frozenset[str]] = reader_of(frozenset[_Name])
 _optional_name: Reader[str | None] = reader_of(_Name | None)
 _optional_amount: Reader[float | None] = reader_of(_Amount | None)
 _ACCESS: Mapping[str, Reader[Access]] = {
@@ -174,7 +185,7 @@ class Heartbeat:
     adapter_id: _Name
     max_worker_groups: Annotated[int, whole(-1)]
     workers_per_group: Annotated[int, whole(1)] = 1
-    capabilities: frozenset[_Name] = frozenset()
+    capabilities: _Capabilities = frozenset()
     resources: FrozenMap[_Name, _Amount] = field(default_factory=FrozenMap)
     hourly_price: _Amount = 0.0
     worker_group_ids: tuple[_Name, ...] = ()
@@ -196,7 +207,7 @@ class StartWorkerGroup:
 
     request: _Name
     worker_group_id: _Text = ""
-    capabilities: frozenset[_Name] = frozenset()
+    capabilities: _Capabilities = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +234,7 @@ class Answer:
     command: AdapterCommand
     status: Status
     worker_ids: tuple[_Name, ...] = ()
-    capabilities: frozenset[_Name] = frozenset()
+    capabilities: _Capabilities = frozenset()
     workers: tuple[_Machine, ...] = ()
     reason: _Sentence = ""
 

@@ -25,6 +25,7 @@ from skyward.scaling import (
 from skyward.scaling.bundles import floor_nodes
 from skyward.scaling.registry import POLICIES, find_policy
 from skyward.scaling.snapshot import NodeStage
+from skyward.specs.options import Options
 from skyward.values.needs import NOTHING, Needs
 
 pytestmark = pytest.mark.unit
@@ -131,6 +132,20 @@ def test_every_policy_is_found_by_name() -> None:
     assert find_policy(own) is own
 
 
+@pytest.mark.parametrize(
+    ("content", "name"),
+    [
+        ("allocate=capability; scaling=vanilla", "vanilla"),
+        (" scaling = fixed_elastic ;allocate=even_load;", "fixed_elastic"),
+        ("scaling=no", "no"),
+        ("allocate=even_load; scaling=binpack", "binpack"),
+    ],
+)
+def test_policy_is_found_by_the_policy_content_of_scaler(content: str, name: str) -> None:
+    assert find_policy(content).name == name
+    assert Options(policy=content).policy == content
+
+
 class Half:
     """Incomplete policy, without an interval."""
 
@@ -147,6 +162,34 @@ class Half:
         (
             "zzz",
             "There is no scaling policy 'zzz'; they are binpack, capability, fixed_elastic, no, pressure, vanilla.",
+        ),
+        (
+            "scaling=vanila",
+            "There is no scaling policy 'vanila'; did you mean 'vanilla'?",
+        ),
+        (
+            "allocate=even; scaling=no",
+            "There is no allocation policy 'even'; they are capability, even_load.",
+        ),
+        (
+            "allocate=capability",
+            "The scaling policy 'allocate=capability' has no part 'scaling'; write it as in "
+            "`policy='allocate=even_load; scaling=vanilla'`.",
+        ),
+        (
+            "alocate=capability; scaling=no",
+            "The scaling policy has an unknown part 'alocate'; the parts are 'allocate' and 'scaling', as in "
+            "`policy='allocate=even_load; scaling=vanilla'`.",
+        ),
+        (
+            "scaling=no; scaling=vanilla",
+            "The scaling policy has the part 'scaling' twice; write it once, as in "
+            "`policy='allocate=even_load; scaling=vanilla'`.",
+        ),
+        (
+            "capability; scaling=no",
+            "The scaling policy has the part 'capability'; write NAME=VALUE, as in "
+            "`policy='allocate=even_load; scaling=vanilla'`.",
         ),
         (Vanilla, "The scaling policy must be an object, so write `Vanilla()`, not its class."),
     ],
@@ -178,7 +221,7 @@ def test_vanilla_adds_one_node_and_counts_booting_nodes() -> None:
     seen = pool(CPU, nodes=(node(0, CPU, 2),))
     decision = Vanilla().decide(replace(seen, demands=(Demand(19),)))
     assert decision.desired == {"cpu": 2}
-    assert decision.reason == "21 tasks / 2 workers -> +1 cpu"
+    assert decision.reason == "21 tasks for 2 slots are more than 10 per slot, so 1 node is added"
     assert Vanilla().decide(replace(seen, demands=(Demand(18),))).desired == {"cpu": 1}
     booting = pool(CPU, nodes=(node(0, CPU, 2), node(1, CPU, stage="booting")))
     assert Vanilla().decide(replace(booting, demands=(Demand(19),))).desired == {"cpu": 2}
@@ -189,7 +232,7 @@ def test_vanilla_removes_the_least_busy_node_but_never_the_head() -> None:
     decision = Vanilla().decide(seen)
     assert decision.desired == {"cpu": 3}
     assert decision.victims == (3,)
-    assert decision.reason == "4 tasks / 8 workers -> -1 cpu, node 3 is the least busy"
+    assert decision.reason == "4 tasks for 8 slots are fewer than 1 per slot, so node 3, the least busy one, is removed"
     assert Vanilla().decide(pool(CPU, nodes=(node(0, CPU),))).victims == (0,)
     kept = replace(CPU, min=4)
     assert Vanilla().decide(pool(kept, nodes=tuple(seen.nodes))).desired == {"cpu": 4}
@@ -199,8 +242,10 @@ def test_capability_starts_nodes_with_the_requested_capabilities() -> None:
     seen = replace(pool(CPU, GPU), demands=(Demand(3), Demand(2, ON_GPU), Demand(1, FAST)))
     decision = Capability().decide(seen)
     assert decision.desired == {"cpu": 1, "gpu": 2}
-    assert (
-        decision.reason == "3 tasks / 0 workers -> +1 cpu; 2 tasks / 0 workers -> +1 gpu; 1 tasks / 0 workers -> +1 gpu"
+    assert decision.reason == (
+        "3 tasks wait and no node is up, so 1 node of 'cpu' is added; "
+        "2 tasks need 'GPU', which no node has, so 1 node of 'gpu' is added; "
+        "1 task needs 'fast', which no node has, so 1 node of 'gpu' is added"
     )
 
 
@@ -218,7 +263,7 @@ def test_capability_ignores_amounts_that_no_group_can_hold() -> None:
 
 def test_fixed_elastic_grows_for_demand_and_shrinks_idle_groups() -> None:
     policy = FixedElastic()
-    seen = replace(pool(BASE, CPU), demands=(Demand(5),))
+    seen = replace(pool(BASE, CPU), demands=(Demand(21),))
     assert policy.decide(seen).desired == {"base": 1, "cpu": 1}
     grown = pool(BASE, CPU, nodes=(node(0, BASE), node(1, CPU)))
     shrunk = policy.decide(grown)
@@ -228,11 +273,31 @@ def test_fixed_elastic_grows_for_demand_and_shrinks_idle_groups() -> None:
     assert policy.decide(lost).desired["base"] == 1
 
 
+def test_fixed_elastic_starts_its_primary_node_before_the_others() -> None:
+    """Regression: both started for the first task; and a node of the other group kept the primary one from starting."""
+    few = replace(pool(BASE, CPU), demands=(Demand(20),))
+    assert FixedElastic().decide(few).desired == {"base": 1, "cpu": 0}
+    woken = replace(pool(BASE, CPU, nodes=(node(0, CPU, 2),)), demands=(Demand(1),))
+    assert FixedElastic().decide(woken).desired == {"base": 1, "cpu": 1}
+
+
+def test_fixed_elastic_does_not_take_a_group_that_is_closed_for_a_while_as_primary() -> None:
+    """Regression: a group whose maximum was lowered to the one node that it has kept that node for ever."""
+    policy = FixedElastic()
+    policy.decide(pool(BASE, CPU))
+    closed = replace(CPU, max=1)
+    seen = pool(BASE, closed, nodes=(node(0, BASE, 2), node(1, closed)))
+    assert policy.decide(replace(seen, demands=(Demand(99),))).desired == {"base": 1, "cpu": 1}
+    assert policy.decide(pool(BASE, closed, nodes=(node(0, BASE), node(1, closed)))).desired == {"base": 1, "cpu": 0}
+
+
 def test_binpack_packs_by_resource() -> None:
     seen = replace(pool(CPU, GPU, nodes=(node(0, CPU, 1),)), demands=(Demand(5), Demand(2, ON_GPU)))
     decision = Binpack().decide(seen)
     assert decision.desired == {"cpu": 2, "gpu": 2}
-    assert decision.reason == "7 queued over 1 nodes -> +1 cpu; 7 queued over 0 nodes -> +2 gpu"
+    assert decision.reason == (
+        "7 tasks wait, more than fits on 1 node, so 1 node of 'cpu' and 2 nodes of 'gpu' are added"
+    )
 
 
 def test_binpack_reports_infeasible_requests() -> None:
@@ -242,9 +307,10 @@ def test_binpack_reports_infeasible_requests() -> None:
     assert decision.desired == {"cpu": 2}
     assert decision.infeasible == (ON_GPU,)
     assert decision.reason == (
-        "9 queued and 1 gangs and a floor of 50 over 0 nodes -> +2 cpu, capped at 2 by max; "
-        "5 queued cannot be placed within the limits; 1 gangs cannot be placed; "
-        "the floor does not fit within the limits"
+        "9 tasks wait, 1 gang of tasks waits and `request_resources` reserves room for 50 tasks, and no node is up, "
+        "so 2 nodes are added; 5 tasks wait for lack of room, because the maximum number of nodes is 2; "
+        "1 gang of tasks does not fit at once; "
+        "what `request_resources` reserves does not fit into the maximum number of nodes"
     )
 
 
@@ -254,10 +320,20 @@ def test_binpack_removes_idle_nodes_but_keeps_the_floor() -> None:
     assert decision.desired == {"cpu": 2}
     assert decision.victims == (1, 2)
     assert decision.settled
-    assert decision.reason == "idle past the timeout -> -2 cpu"
+    assert decision.reason == "2 nodes are removed: they were idle for longer than the idle timeout of 60 s"
     held = Binpack().decide(replace(pool(CPU, nodes=nodes), floor=(Demand(4),)))
     assert held.victims == (2,)
     assert Binpack().decide(pool(CPU, nodes=nodes[:1])).desired == {"cpu": 0}
+
+
+@pytest.mark.parametrize("name", ["pressure", "binpack", "vanilla", "capability"])
+def test_the_highest_of_equally_idle_nodes_goes_first(name: str) -> None:
+    """Regression: the lowest went first, which left holes in the ranks."""
+    kept = replace(CPU, min=3)
+    seen = pool(kept, nodes=tuple(node(rank, kept, idle=90.0 + rank / 100) for rank in range(4)))
+    decision = find_policy(name).decide(replace(seen, idle_for=90.0))
+    assert decision.desired == {"cpu": 3}
+    assert decision.victims[0] == 3
 
 
 def test_binpack_cancels_a_boot_that_was_unneeded_for_the_idle_timeout() -> None:

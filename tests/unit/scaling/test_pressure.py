@@ -26,19 +26,45 @@ def snapshot(*groups: Group, queued: int = 0, **given: object) -> Snapshot:
 @pytest.mark.parametrize(
     ("report", "outcome"),
     [
-        ({"queued": 12, "inflight": 4}, GroupDecision(8, "12 queued / 2 slots -> +6")),
-        ({"queued": 13, "inflight": 4}, GroupDecision(8, "13 queued / 2 slots -> +7, capped at 8 by max")),
+        (
+            {"queued": 12, "inflight": 4},
+            GroupDecision(8, "12 tasks wait and all 4 slots are busy, so 6 more nodes are needed, for 2 tasks each"),
+        ),
+        (
+            {"queued": 13, "inflight": 4},
+            GroupDecision(
+                8,
+                "13 tasks wait and all 4 slots are busy, so 7 more nodes are needed, for 2 tasks each, "
+                "but the maximum is 8 nodes",
+            ),
+        ),
         ({"queued": 12, "inflight": 4, "desired": 8}, GroupDecision(8)),
-        ({"idle_for": 61.4}, GroupDecision(1, "idle for 61 s, over 60 s -> min of 1", settled=True)),
+        (
+            {"idle_for": 61.4},
+            GroupDecision(
+                1,
+                "no task has run for 61 s, longer than the idle timeout of 60 s, so the minimum of 1 node is enough",
+                settled=True,
+            ),
+        ),
         ({"idle_for": 60}, GroupDecision(2)),
-        ({"nodes": 8, "desired": 8, "inflight": 3}, GroupDecision(3, "3 of 16 slots busy, under 30 % -> 3")),
+        (
+            {"nodes": 8, "desired": 8, "inflight": 3},
+            GroupDecision(
+                3, "3 of 16 slots are busy, less than 30%, so 3 nodes are enough: 2 for the running tasks and 1 spare"
+            ),
+        ),
         (
             {"nodes": 8, "desired": 8, "inflight": 1, "min": 4},
-            GroupDecision(4, "1 of 16 slots busy, under 30 % -> 2, held at 4 by min"),
+            GroupDecision(
+                4,
+                "1 of 16 slots is busy, less than 30%, so 2 nodes are enough: 1 for the running task and 1 spare, "
+                "but the minimum is 4 nodes",
+            ),
         ),
         ({"nodes": 8, "desired": 8, "inflight": 5}, GroupDecision(8)),
-        ({"desired": 9, "inflight": 4}, GroupDecision(8, "9 is over max -> 8")),
-        ({"desired": 0, "nodes": 0}, GroupDecision(1, "0 is under min -> 1")),
+        ({"desired": 9, "inflight": 4}, GroupDecision(8, "9 nodes were desired, more than the maximum of 8")),
+        ({"desired": 0, "nodes": 0}, GroupDecision(1, "0 nodes were desired, fewer than the minimum of 1")),
     ],
 )
 def test_pressure_follows_the_rules_of_the_table(report: dict[str, int], outcome: GroupDecision) -> None:
@@ -90,16 +116,19 @@ def test_pool_of_one_group_scales_with_its_queue() -> None:
     seen = snapshot(ONE, queued=12, counts={"nodes": Counts(active=2, busy=4, desired=2)})
     decision = Pressure().decide(seen)
     assert decision.desired == {"nodes": 8}
-    assert decision.reason == "12 queued / 2 slots -> +6"
+    assert decision.reason == "12 tasks wait and all 4 slots are busy, so 6 more nodes are needed, for 2 tasks each"
     steady = Pressure().decide(snapshot(ONE, counts={"nodes": Counts(active=2, busy=3, desired=2)}))
-    assert steady.reason == "steady: 3 of 4 slots busy, 0 queued"
+    assert steady.reason == "nothing to change: no task waits and 3 of 4 slots are busy"
 
 
 def test_task_counts_for_the_cheapest_feasible_group() -> None:
     demands = (Demand(4), Demand(2, ON_GPU), Demand(1, Needs({}, {"fast"})))
     decision = Pressure().decide(snapshot(GPU, CPU, demands=demands))
     assert decision.desired == {"cpu": 2, "gpu": 3}
-    assert decision.reason == "gpu: 3 queued, 3 nodes' worth -> +3; cpu: 4 queued / 2 slots -> +2"
+    assert decision.reason == (
+        "gpu: 3 tasks wait and no node is up, so 3 more nodes are needed, for the resources that they request; "
+        "cpu: 4 tasks wait and no node is up, so 2 more nodes are needed, for 2 tasks each"
+    )
 
 
 def test_gangs_count_as_waiting_tasks() -> None:
@@ -118,7 +147,7 @@ def test_limit_of_all_nodes_caps_the_groups() -> None:
     demands = (Demand(9), Demand(3, ON_GPU))
     decision = Pressure().decide(snapshot(CPU, GPU, demands=demands, max_nodes=6))
     assert decision.desired == {"cpu": 5, "gpu": 1}
-    assert decision.reason.endswith("gpu: 3 queued, 3 nodes' worth -> +3, capped at 6 nodes in total")
+    assert decision.reason.endswith("for the resources that they request, but the maximum of the pool is 6 nodes")
 
 
 def test_idle_group_shrinks_while_another_is_busy() -> None:
@@ -132,7 +161,10 @@ def test_idle_group_shrinks_while_another_is_busy() -> None:
     assert Pressure().decide(snapshot(CPU, GPU, counts=counts, nodes=nodes)).desired == {"cpu": 1, "gpu": 2}
     decision = Pressure().decide(snapshot(CPU, hurried, counts=counts, nodes=nodes))
     assert decision.desired == {"cpu": 1, "gpu": 0}
-    assert decision.reason == "gpu: idle for 30 s, over 20 s -> min of 0"
+    assert (
+        decision.reason
+        == "gpu: no task has run for 30 s, longer than the idle timeout of 20 s, so the minimum of 0 nodes is enough"
+    )
     assert decision.settled
 
 
@@ -151,7 +183,7 @@ def test_idle_nodes_are_removed_longest_idle_first() -> None:
     seen = snapshot(ONE, counts={"nodes": Counts(active=8, busy=10, desired=8)}, nodes=tuple(loads))
     decision = Pressure().decide(seen)
     assert (decision.desired, decision.victims, decision.settled) == ({"nodes": 6}, (6, 5, 7), True)
-    assert decision.reason == "2 nodes idle for over 60 s -> 6"
+    assert decision.reason == "2 nodes were idle for longer than the idle timeout of 60 s, so 6 nodes are enough"
     assert Pressure().decide(replace(seen, demands=(Demand(1),))).desired == {"nodes": 8}, "not while a task waits"
 
 

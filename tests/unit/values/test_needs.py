@@ -1,13 +1,15 @@
 """Needs of tasks, resources of nodes, and whether they fit."""
 
 import pickle
+import re
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skyward import Spec, accelerators
+from skyward import Spec, accelerators, function
+from skyward.errors import SpecError
 from skyward.values.needs import NOTHING, Needs, describe_resources
 
 pytestmark = pytest.mark.unit
@@ -68,6 +70,22 @@ def test_fit_compares_resources_and_capabilities(
 ) -> None:
     enough = all(amount <= free.get(name, 0) for name, amount in wanted.items())
     assert Needs(wanted, names).fit(free, frozenset(able)) is (enough and names <= able)
+
+
+def test_capabilities_may_be_given_with_an_amount_of_one() -> None:
+    assert Needs({}, {"GPU": 1, "fast": 1.0}) == Needs({}, {"gpu", "fast"})
+    assert Spec(capabilities={"Fast": 1}).node_capabilities == {"fast"}
+    assert function(capabilities={"gpu": 1})(len)("").needs == Needs({}, {"gpu"})
+
+
+@pytest.mark.parametrize("amount", [2, 0, 0.5, True, None, "1"])
+def test_other_amounts_of_a_capability_are_refused_with_the_fix(amount: object) -> None:
+    text = (
+        f"capabilities['gpu'] must be 1, because a node has a capability or does not, but got {amount!r}; "
+        "for amounts, use resources, as in `resources={'gpu': 2}`."
+    )
+    with pytest.raises(SpecError, match=f"^{re.escape(text)}$"):
+        Needs({}, {"gpu": amount})  # type: ignore[arg-type, unused-ignore]
 
 
 def test_ten_tenths_fit_into_one() -> None:

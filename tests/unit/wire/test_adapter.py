@@ -237,3 +237,16 @@ def test_seal_accepts_only_lines_of_the_peer_in_order() -> None:
     for other, line in refused:
         with pytest.raises(Malformed, match="does not have the expected code"):
             other.open(line)
+
+
+def test_capabilities_may_be_an_object_with_an_amount_of_one() -> None:
+    """Regression: a heartbeat with `{"gpu": 1}`, the form of Scaler, ended the connection."""
+    line = json.dumps({**HEARTBEAT, "capabilities": {"gpu": 1, "fast": 1}}).encode() + b"\n"
+    assert decode(line) == wire.Heartbeat("a", 2, capabilities=frozenset({"gpu", "fast"}))
+
+
+@pytest.mark.parametrize("amount", [2, 0, 0.5, True, None, "1"])
+def test_other_amounts_of_a_capability_are_refused(amount: object) -> None:
+    line = json.dumps({**HEARTBEAT, "capabilities": {"gpu": amount}}).encode() + b"\n"
+    with pytest.raises(Malformed, match="is not a list of names, or an object with 1 for each name"):
+        decode(line)

@@ -108,6 +108,7 @@ class Fleet:
         self._strays = BackgroundTasks()
         self._watching = False
         self._total = 0
+        self._announcing = False
         self._spares: dict[int, WarmTerms] = {}
         self._sparing: dict[int, WarmTerms] = {}
         self.keep_for: Callable[[int], WarmTerms | None] = lambda _: None
@@ -130,20 +131,36 @@ class Fleet:
                     self._background.spawn(self._watch_prices())
                 self._starting[machine] = self._background.spawn(self._bring_up(machine, rank))
             case machines.Activate():
-                self.announce(total)
+                self.announce()
             case machines.NodeGone(rank, reason, again):
-                if self.nodes.pop(rank, None) is None and again:
+                if self.nodes.pop(rank, None) is not None:
+                    self._announce_soon()
+                elif again:
                     self.startups.refused(rank, reason)
             case machines.Terminate(machine, reason):
                 self._background.spawn(self._terminate(machine, reason))
             case _:
                 pass  # concerns a rank: the task manager handles it
 
-    def announce(self, total: int) -> None:
+    def _announce_soon(self) -> None:
+        """Announce once for all nodes that leave in this step."""
+        if not self._announcing:
+            self._announcing = True
+            asyncio.get_running_loop().call_soon(self._announce_leaving)
+
+    def _announce_leaving(self) -> None:
+        self._announcing = False
+        self.announce()
+
+    def announce(self) -> None:
         """Send every node the list of its peers."""
         for node in self.nodes.values():
             if node.phase == "ready":
-                node.tell(Topology(self._owners[node.machine].topology(node, self.nodes, total)))
+                node.tell(Topology(self._topology(node)))
+
+    def _topology(self, node: Node) -> str:
+        """Return what a node sees of the pool: the desired nodes count, and those that still drain."""
+        return self._owners[node.machine].topology(node, self.nodes, max(self._total, len(self.nodes)))
 
     def warm_seconds(self, machine: int, *, closing: bool) -> float:
         """Return for how many seconds a machine is to be kept warm; 0 if it cannot be.
@@ -345,7 +362,7 @@ class Fleet:
         self.entering += is_attaching
         try:
             owner = self._owners[machine]
-            await owner.start(node, lambda: owner.topology(node, self.nodes, self._total))
+            await owner.start(node, lambda: self._topology(node))
         except Exception as error:
             is_final = isinstance(error, NodeStartError) and error.is_final
             self._tell(machines.Failed(machine, str(error) or type(error).__name__, is_final))

@@ -178,9 +178,15 @@ class TaskManager:
         empty = {each.needs for each in self._broadcasts.values() if not each.members}
         return {*self._waiting.shapes(), *empty}
 
+    @property
+    def idle_from(self) -> float | None:
+        """Time at which the last task ended; None while there are tasks."""
+        return None if self._tasks else self.idle_since
+
     def idle_for(self, now: float) -> float:
         """Return the seconds since the last task ended; 0 while there are tasks."""
-        return 0.0 if self._tasks or self.idle_since is None else now - self.idle_since
+        since = self.idle_from
+        return 0.0 if since is None else now - since
 
     def is_empty(self, rank: int) -> bool:
         """Return whether a node holds no task, no task is pinned to it, and no result is stored on it alone."""

@@ -177,7 +177,7 @@ def test_task_of_a_removed_node_ends_with_the_request_that_removed_it() -> None:
     world.tell(Resize({"default": (1, 1)}))
     resized = world.plane.handled
     assert world.settled == {task: "lost"}
-    assert world.reasons[task] == f"node 1 is gone (caused by #{resized}: resized to 1): it is no longer needed"
+    assert world.reasons[task] == f"node 1 is gone (caused by #{resized}: resized to 1 node): it is no longer needed"
 
 
 def test_drained_node_reports_drain_request_as_cause() -> None:
@@ -232,7 +232,7 @@ def test_log_keeps_the_latest_causes() -> None:
     ("message", "text"),
     [
         (Open(), "the pool was opened"),
-        (Resize({"a": (2, 2), "b": (0, 4)}), "resized to 2, 0 to 4"),
+        (Resize({"a": (2, 2), "b": (0, 4)}), "resized to 2 nodes of 'a' and 0 to 4 nodes of 'b'"),
         (SetBudget(None), "budget removed"),
         (SetBudget(2.5), "budget set to $2.50"),
         (Tick(), "regular check"),
@@ -280,9 +280,7 @@ def test_only_the_limit_that_sets_the_number_is_reported() -> None:
     existing = {"default": {MachineSource("cloud", "default"): 5}}
     world = World(Group("default", 0, 9), policy=policy, cooldown=0.0, existing=existing).open()
     world.tell(SetFloor((Demand(5),)))
-    assert world.reasons_given[-1] == "5 -> 5 nodes: none, at least 5 for request_resources (held back: " + (
-        "at least 5 for request_resources)"
-    )
+    assert world.reasons_given[-1] == "5 -> 5 nodes: none (held back: `request_resources` reserves at least 5 nodes)"
 
 
 def test_reason_of_a_node_given_up_is_not_hidden_by_the_budget() -> None:

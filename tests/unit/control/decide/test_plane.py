@@ -49,7 +49,7 @@ def test_queued_tasks_scale_up_at_once_with_a_reason() -> None:
     world.submit(5)
     world.wait(0.1)
     assert world.plane.desired == {"default": 5}
-    assert "4 queued" in world.reasons_given[-1]
+    assert "4 tasks wait and the only slot is busy" in world.reasons_given[-1]
     world.deliver()
     assert world.active == 5
 
@@ -59,7 +59,7 @@ def test_scale_up_is_capped_at_the_maximum_with_a_reason() -> None:
     world.submit(50)
     world.wait(0.1)
     assert world.plane.desired == {"default": 3}
-    assert "capped at 3 by max" in world.reasons_given[-1]
+    assert ", but the maximum is 3 nodes" in world.reasons_given[-1]
 
 
 def test_idle_pool_scales_down_to_its_minimum_after_the_idle_timeout() -> None:
@@ -256,7 +256,7 @@ def test_exhausted_budget_drains_every_node_and_ends_queued_tasks() -> None:
     running, waiting = world.submit(2)
     world.wait(130)
     assert world.settled == {waiting: "unfunded"}
-    assert "budget of $3.00 reached" in world.reasons_given[-1]
+    assert "the budget of $3.00 is almost used up: $2.00 is spent" in world.reasons_given[-1]
     world.finish([running])
     world.bury()
     assert world.alive == {}
@@ -337,8 +337,96 @@ def test_policy_that_raises_changes_nothing_and_is_reported() -> None:
     world.finish()
     assert [world.settled[task] for task in tasks_sent] == ["value"] * 3
     (event,) = world.plane.decisions
-    assert str(event) == "1 -> 1 nodes: the policy raised ValueError: no idea (held back: nothing is changed)"
-    assert event.times > 1
+    assert str(event) == "1 -> 1 nodes: the policy raised ValueError: no idea (held back: the pool stays as it is)"
+    assert event.times == 1, "it is in the log once, and not at every look"
+
+
+class Scripted:
+    """A policy that gives the answer that it has at the moment, and counts how often it is asked."""
+
+    name = "scripted"
+
+    def __init__(self, answer: Any, interval: float | None = None) -> None:
+        self.answer = answer
+        self.interval = interval
+        self.asked: list[Snapshot] = []
+
+    def decide(self, snapshot: Snapshot) -> Any:
+        self.asked.append(snapshot)
+        return self.answer(snapshot) if callable(self.answer) else self.answer
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Decision({"default": 2.5}, "half"),  # type: ignore[dict-item]
+        Decision({"default": -1}, "none"),
+        Decision({"other": 2}, "two"),
+        Decision({"default": 2}, "two", victims=("a",)),  # type: ignore[arg-type]
+        Decision({"default": 2}, 2),  # type: ignore[arg-type]
+        "two",
+    ],
+)
+def test_answer_that_is_no_decision_leaves_the_pool_as_it_is(answer: Any) -> None:
+    """Regression: an uncaught TypeError, and tasks that waited until their timeout."""
+    policy: Any = Scripted(answer)
+    world = elastic(1, 4, policy=policy)
+    tasks_sent = world.submit(3)
+    world.wait(100)
+    assert world.plane.desired == {"default": 1}
+    assert len(policy.asked) == 4, "when the tasks came, and every cooldown: not at every message"
+    (event,) = world.plane.decisions
+    assert event.reason.startswith("the policy")
+    assert event.held_back == "the pool stays as it is"
+    world.finish()
+    assert [world.settled[task] for task in tasks_sent] == ["value"] * 3
+
+
+def test_failing_policy_is_in_the_log_once_for_each_failure_and_recovers() -> None:
+    policy: Any = Scripted("two", 5.0)
+    world = elastic(1, 4, policy=policy)
+    world.submit(3)
+    world.wait(30)
+    policy.answer = 3
+    world.wait(30)
+    policy.answer = Decision({"default": 3}, "three")
+    world.wait(30)
+    policy.answer = Decision({"default": 1}, "one")
+    world.wait(5)
+    policy.answer = 3
+    world.wait(30)
+    assert [(sum(event.after.values()), event.reason[:21], event.times) for event in world.plane.decisions] == [
+        (1, "the policy returned '", 1),
+        (1, "the policy returned 3", 1),
+        (3, "three", 1),
+        (3, "one", 1),
+        (3, "the policy returned 3", 1),
+    ]
+
+
+@pytest.mark.parametrize("policy", ["vanilla", "capability", "fixed_elastic"])
+def test_policies_with_an_interval_are_not_asked_at_every_new_task(policy: str) -> None:
+    """Regression: with a queue they were asked every 0.05 s: 49 nodes in 4 s."""
+    world = elastic(1, 50, policy=policy)
+    for _ in range(90):
+        world.submit(100)
+        world.wait(0.05)
+    assert world.plane.desired == {"default": 3}, "one more at 2 s, and one at 4 s"
+
+
+@pytest.mark.parametrize(("settled", "at"), [(True, 30.0), (False, 50.0)])
+def test_fewer_nodes_are_decided_when_they_are_due(settled: bool, at: float) -> None:
+    """Regression: they were decided at the next look of the policy, here 10 s later; it first wants fewer at 20 s."""
+    policy: Any = Scripted(Decision({"default": 4}, "more"), 20.0)
+    world = elastic(1, 4, policy=policy)
+    world.tell(SetFloor(()))  # the policy is asked at once
+    assert world.plane.desired == {"default": 4}
+    world.deliver()
+    policy.answer = Decision({"default": 1}, "fewer", settled=settled)
+    world.wait(at - 0.01)
+    assert world.plane.desired == {"default": 4}
+    world.wait(0.02)
+    assert world.plane.desired == {"default": 1}
 
 
 def test_policy_cannot_remove_the_first_node_while_tasks_wait_for_it() -> None:
