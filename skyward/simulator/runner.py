@@ -2,9 +2,11 @@
 
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from random import Random
 from typing import Any, Literal, Protocol
 
+from skyward.control.act.decision_file import DecisionFile
 from skyward.control.decide.machines import messages as machines
 from skyward.control.decide.messages import (
     Decided,
@@ -20,7 +22,10 @@ from skyward.control.decide.messages import (
     Tick,
 )
 from skyward.control.decide.plane import ControlPlane
+from skyward.control.decide.recorded_autoscaler import RecordedAutoscaler
 from skyward.control.decide.tasks import messages as tasks
+from skyward.control.observe.decision_lines import header_of
+from skyward.errors import SpecError
 from skyward.kept.keep import KeptInfo
 from skyward.kept.registry import KeptEntry
 from skyward.scaling.registry import find_policy
@@ -110,6 +115,7 @@ class Simulation:
         self.closing = False
         self.steps = 0
         self._ending = False
+        self._decision_file = None if scenario.decision_log is None else _decision_file(scenario.decision_log)
         self._watcher = watcher
         self._progress = progress
         self._tasks = scenario.tasks()
@@ -138,12 +144,16 @@ class Simulation:
     def run(self) -> Result:
         """Run the scenario to its end."""
         started = time.perf_counter()
+        if self._decision_file is not None:
+            self._decision_file.open(header_of("simulated", self.plane.settings, self.plane.policy, 0.0))
         self.start()
         self.advance(self.horizon + self.scenario.grace, self._has_work)
         self.advance(self.horizon, lambda: not self.failed)
         if self._watcher is not None:
             self._watcher.waited(self)
         self.close()
+        if self._decision_file is not None:
+            self._decision_file.close()
         return self._measures.sum_up(
             policy=self.scenario.policy,
             seed=self.scenario.seed,
@@ -224,6 +234,8 @@ class Simulation:
 
     def _execute(self, message: Any, effects: list[PlaneEffect]) -> None:
         self.steps += 1
+        if self._decision_file is not None and isinstance(self.plane.autoscaler, RecordedAutoscaler):
+            self._decision_file.write(self.plane.autoscaler.take_records())
         if self._watcher is not None:
             self._watcher.stepped(self, message, effects)
         for effect in effects:
@@ -409,3 +421,10 @@ class Simulation:
         self._measures.sample(LoadSample(now, demand, desired, active, booting))
         if self._progress is not None:
             self._progress(now, self._settled)
+
+
+def _decision_file(path: Path) -> DecisionFile:
+    def failed(reason: str) -> None:
+        raise SpecError(f"The run was stopped: {reason}; give another file with `--decision-log`.")
+
+    return DecisionFile(path, failed)

@@ -37,6 +37,7 @@ from skyward.control.decide.messages import (
     Tick,
 )
 from skyward.control.decide.plane_view import PlaneView
+from skyward.control.decide.recorded_autoscaler import RecordedAutoscaler
 from skyward.control.decide.removal import after_drain, at_least, retained_nodes
 from skyward.control.decide.settings import PlaneSettings
 from skyward.control.decide.tasks import messages as tasks
@@ -74,7 +75,7 @@ class ControlPlane:
         self.tasks = TaskManager(settings.retries, settings.groups)
         self.ledger = Ledger(settings.budget)
         self.reconciler = Reconciler(settings.sources, self.ledger, settings.limits, existing=settings.existing)
-        self.autoscaler = Autoscaler(policy, settings.cooldown)
+        self.autoscaler = (RecordedAutoscaler if settings.recorded else Autoscaler)(policy, settings.cooldown)
         self.decisions = DecisionLog()
         self.causes = CauseLog()
         self.kept = KeptRegistry()
