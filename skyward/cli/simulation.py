@@ -12,10 +12,7 @@ from skyward.errors import SpecError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from skyward.control.decide.machines.requests import Limits
-    from skyward.control.decide.settings import PlaneSettings
     from skyward.simulator import Result, Scenario
-    from skyward.specs.options import Options
 
 __all__ = ["add_simulate", "run_simulate"]
 
@@ -126,11 +123,11 @@ def run_simulate(given: argparse.Namespace) -> int:
     note = boot_note(scenario)
     if given.json:
         figures = [{**result.row(), "bound_at_p99": bound} for result, bound in rows]
-        lower = {"no_wait": bounds.no_wait, "any_wait": bounds.any_wait, "wait_p99": bounds.no_wait_p99}
+        lower = {"no_wait": bounds.cost.no_wait, "any_wait": bounds.cost.any_wait, "wait_p99": bounds.cost.wait_p99}
         sys.stdout.write(json.dumps({"policies": figures, "lower_bound": lower}, indent=1) + "\n")
         sys.stderr.write(f"sky simulate: {note}\n" if note else "")
     else:
-        sys.stdout.write(report(rows, bounds) + (f"\n{note}\n" if note else "\n"))
+        sys.stdout.write(report(rows, bounds.cost) + (f"\n{note}\n" if note else "\n"))
     return 0
 
 
@@ -208,22 +205,26 @@ def _settings(given: argparse.Namespace) -> dict[str, Any]:
     def read(fields: "Mapping[str, tuple[str, Callable[[str], Any]]]") -> dict[str, Any]:
         return {to: of(name) for name, (to, of) in fields.items() if getattr(given, name) is not None}
 
-    settings = read({
-        "policy": ("policy", lambda name: getattr(given, name)),
-        "budget": ("budget", amount),
-        "max_nodes": ("max_nodes", count),
-        "cooldown": ("cooldown", seconds),
-        "idle_timeout": ("idle_timeout", seconds),
-        "look_gap": ("evaluation_gap", seconds),
-        "tick": ("tick", seconds),
-        "retries": ("retries", lambda name: 0 if given.retries.strip() == "0" else count(name)),
-    })
-    limits = read({
-        "boot_limit": ("boot", seconds),
-        "launch_attempts": ("launches", count),
-        "launches": ("concurrent_launches", count),
-        "upscaling_speed": ("upscaling_speed", amount),
-    })
+    settings = read(
+        {
+            "policy": ("policy", lambda name: getattr(given, name)),
+            "budget": ("budget", amount),
+            "max_nodes": ("max_nodes", count),
+            "cooldown": ("cooldown", seconds),
+            "idle_timeout": ("idle_timeout", seconds),
+            "look_gap": ("evaluation_gap", seconds),
+            "tick": ("tick", seconds),
+            "retries": ("retries", lambda name: 0 if given.retries.strip() == "0" else count(name)),
+        }
+    )
+    limits = read(
+        {
+            "boot_limit": ("boot", seconds),
+            "launch_attempts": ("launches", count),
+            "launches": ("concurrent_launches", count),
+            "upscaling_speed": ("upscaling_speed", amount),
+        }
+    )
     return {**settings, "limits": replace(Limits(), **limits)} if limits else settings
 
 

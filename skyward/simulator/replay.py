@@ -1,5 +1,6 @@
 """Replay of a decision log: the recorded inputs, given to the policy and the autoscaler again."""
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,6 +33,11 @@ class Outcome:
     decision: Any
     error: str
     verdict: Any
+
+    def nodes(self, snapshot: Snapshot) -> dict[str, Any]:
+        """Return the number of nodes that the policy requested, by group; the present one where it requested none."""
+        decided = self.decision if isinstance(self.decision, dict) else {}
+        return {**snapshot.desired, **decided.get("desired", {})}
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +116,11 @@ def replay(path: Path, policy: str | None = None) -> Replay:
                 changes += _changes(verdict)
                 first = snapshot.now if first < 0 else first
                 now_decided = _evaluate(autoscaler, snapshot, room)
-                is_same = now_decided == recorded if policy is None else _wanted(now_decided, snapshot) == _wanted(recorded, snapshot)
-                if not is_same:
+                if policy is None:
+                    same = now_decided == recorded
+                else:
+                    same = now_decided.nodes(snapshot) == recorded.nodes(snapshot)
+                if not same:
                     name = header.pool if header is not None else ""
                     found = Difference(line.number, name, snapshot.now - first, snapshot, recorded, now_decided)
                     differences.append(found)
@@ -121,20 +130,12 @@ def replay(path: Path, policy: str | None = None) -> Replay:
 def _evaluate(autoscaler: RecordedAutoscaler, snapshot: Snapshot, room: Any) -> Outcome:
     """Return the outcome of one evaluation."""
     autoscaler.take_records()
-    try:
+    with contextlib.suppress(Exception, SystemExit):  # it is recorded, and the pool went on, too
         autoscaler.evaluate(snapshot, room)
-    except (Exception, SystemExit):
-        pass  # recorded below; the pool that raised it went on, too
     for record in autoscaler.take_records():
         if isinstance(record, EvaluationRecord):
             return Outcome(plain(record.decision), record.error, plain(record.verdict))
     return Outcome(None, "the pool was not ready yet", None)
-
-
-def _wanted(outcome: Outcome, snapshot: Snapshot) -> dict[str, Any]:
-    """Return the number of nodes that a policy requested, by group; that of before where it requested nothing."""
-    decision = outcome.decision if isinstance(outcome.decision, dict) else {}
-    return {**snapshot.desired, **decision.get("desired", {})}
 
 
 def _changes(verdict: Any) -> bool:

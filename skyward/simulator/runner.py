@@ -68,11 +68,11 @@ class RunChecker(Protocol):
         """Return the exception to raise when the control plane raises `error`."""
 
 
-def simulate(scenario: Scenario, progress: Callable[[float, int], None] | None = None) -> Result:
+def simulate(scenario: Scenario, progress: Callable[[int, int], None] | None = None) -> Result:
     """Run a scenario to its end.
 
     Args:
-        progress: called now and then with the time and the number of ended tasks.
+        progress: called now and then with the numbers of ended tasks and of all tasks.
 
     Raises:
         InvariantError: `scenario.checked`, and an invariant was violated.
@@ -99,7 +99,7 @@ class Simulation:
         self,
         scenario: Scenario,
         watcher: RunChecker | None = None,
-        progress: Callable[[float, int], None] | None = None,
+        progress: Callable[[int, int], None] | None = None,
     ) -> None:
         self.scenario = scenario
         self.clock = Clock()
@@ -126,7 +126,7 @@ class Simulation:
         self._busy_seconds = 0.0
         self._drained: set[int] = set()
         self.horizon = self._tasks[-1].at if self._tasks else 0.0
-        self._measures = Measures(scenario.groups, self.horizon + 1)
+        self._measures = Measures(scenario.groups, self.horizon + 1, scenario.boot.mean)
         self._handlers: dict[type[Any], Callable[[Any], None]] = {
             tasks.Dispatch: self._send,
             tasks.Stop: lambda stop: self._at(stop.rank, SimulatedWorker.stop, stop.task),
@@ -336,6 +336,10 @@ class Simulation:
         if wanted and machine is not None and not self.closing:
             self._drained.add(number)
             self._measures.shrunk(machine.group, self.clock.now)
+        if machine is not None and machine.alive and number not in self.told_lost and not self.closing:
+            known = self.plane.reconciler.table.machines.get(number)
+            if known is None or not known.reclaimed:
+                self._measures.removed(number, self.clock.now - machine.since)
         if (worker := self.workers.get(number)) is not None:
             worker.reachable = False
         self.cloud.terminate(number)
@@ -420,7 +424,7 @@ class Simulation:
         booting = sum(table.count(name, "booting") for name in names)
         self._measures.sample(LoadSample(now, demand, desired, active, booting))
         if self._progress is not None:
-            self._progress(now, self._settled)
+            self._progress(self._settled, len(self._tasks))
 
 
 def _decision_file(path: Path) -> DecisionFile:

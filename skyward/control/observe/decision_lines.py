@@ -81,8 +81,10 @@ class LogLine:
 
 def header_of(pool: str, settings: PlaneSettings, policy: Policy, opened: float) -> LogHeader:
     """Return the header of a pool."""
-    own = fields(policy) if is_dataclass(policy) else ()
-    parameters = {each.name: plain(getattr(policy, each.name)) for each in own if each.init and each.name != "name"}
+    parameters: dict[str, Any] = {}
+    if is_dataclass(policy):
+        own = [each.name for each in fields(policy) if each.init and each.name != "name"]
+        parameters = {name: plain(getattr(policy, name)) for name in own}
     return LogHeader(
         FORMAT,
         pool,
@@ -176,7 +178,9 @@ def read_decision_log(path: Path) -> tuple[list[LogLine], list[str]]:
         if said is None:
             last = place == len(numbered) - 1 or numbered[place + 1][1].startswith(b'{"kind":"pool"')
             if not last:
-                raise SpecError(f"Line {number} of '{path}' is damaged: it is not JSON. Remove the lines from there on.")
+                raise SpecError(
+                    f"Line {number} of '{path}' is not JSON, so the file is damaged; remove this line and the rest."
+                )
             notices.append(f"Line {number} of '{path}' was cut off, as its process ended while writing; it is dropped.")
             continue
         found.append(LogLine(number, _record(said, number, path)))
@@ -186,20 +190,21 @@ def read_decision_log(path: Path) -> tuple[list[LogLine], list[str]]:
 
 
 def _record(said: Any, number: int, path: Path) -> LogHeader | PoolReady | CooldownStarted | RecordedEvaluation:
-    kinds: Mapping[str, type[Any]] = {
+    kinds: Mapping[str, Any] = {
         "pool": LogHeader,
         "ready": PoolReady,
         "cooldown": CooldownStarted,
         "evaluation": RecordedEvaluation,
     }
-    kind = said.pop("kind", None) if isinstance(said, dict) else None
+    kind = str(said.pop("kind", None)) if isinstance(said, dict) else ""
     if kind == "pool" and said.get("format") != FORMAT:
         raise SpecError(
             f"Line {number} of '{path}' has format {said.get('format')!r}, but this version of Skyward reads format "
             f"{FORMAT}: replay the log with the version that wrote it."
         )
     try:
-        record: LogHeader | PoolReady | CooldownStarted | RecordedEvaluation = _reader(kinds[kind])(said)
+        read = _reader(kinds[kind])
+        record: LogHeader | PoolReady | CooldownStarted | RecordedEvaluation = read(said)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise SpecError(
             f"Line {number} of '{path}' is not of this version of Skyward ({error}): replay the log with the version "

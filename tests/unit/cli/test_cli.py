@@ -33,9 +33,9 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
     return status, out, err
 
 
-def test_table_has_all_policies_and_the_bounds() -> None:
+def test_comparison_has_all_policies_and_the_bounds() -> None:
     """Runs in a separate process, since policies run in processes."""
-    command = [sys.executable, "-m", "skyward.cli.main", "simulate", *SMALL, "--policy", "binpack", "--seed", "7"]
+    command = [sys.executable, "-m", "skyward.cli.main", "simulate", *SMALL, "--policy", "binpack", "--compare"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     head, *rows = done.stdout.splitlines()
@@ -67,22 +67,22 @@ def test_full_device_is_named() -> None:
     assert (done.returncode, done.stderr) == (1, b"sky reap: No space left on device; free some space, and try again\n")
 
 
-def test_only_runs_one_policy(capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, err = run(capsys, *SMALL, "--only", "--spot-loss", "0.5/h", "--faults", "rough", "--check")
+def test_only_the_chosen_policy_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, err = run(capsys, *SMALL, "--spot-loss", "0.5/h", "--faults", "rough", "--check")
     assert (status, err) == (0, "")
-    assert [line.split()[0] for line in out.splitlines()[1:]] == ["pressure", "bound,", "bound,"]
+    assert [line.split()[0] for line in out.splitlines()[1:]] == [POLICIES[0], "bound,", "bound,"]
 
 
 def test_json_is_deterministic_for_a_seed(capsys: pytest.CaptureFixture[str]) -> None:
     def figures(seed: str) -> dict[str, Any]:
-        status, out, _ = run(capsys, *SMALL, "--only", "--json", "--seed", seed, "--price", "3.2", "--boot", "30+-5")
+        status, out, _ = run(capsys, *SMALL, "--json", "--seed", seed, "--price", "3.2", "--boot", "30+-5")
         assert status == 0
         said = json.loads(out)
         del said["policies"][0]["wall_seconds"]
         return dict(said)
 
     assert figures("1") == figures("1") != figures("2")
-    assert figures("1")["policies"][0]["policy"] == "pressure"
+    assert figures("1")["policies"][0]["policy"] == POLICIES[0]
     assert figures("1")["lower_bound"]["no_wait"] > 0
 
 
@@ -90,7 +90,7 @@ def test_trace_is_simulated(capsys: pytest.CaptureFixture[str], tmp_path: Path) 
     trace = tmp_path / "trace.csv"
     trace.write_text("at,seconds,count,GPU\n0,60,3,\n10,60,2,1\n")
     pool = ("--group", "cpu=0:4,price=1", "--group", "gpu=0:2,price=9,GPU=1", "--policy", "binpack")
-    status, out, _ = run(capsys, "--trace", str(trace), *pool, "--only", "--json")
+    status, out, _ = run(capsys, "--trace", str(trace), *pool, "--json")
     assert status == 0
     (row,) = json.loads(out)["policies"]
     assert (row["tasks"], row["finished"]) == (5, 5)
@@ -98,7 +98,7 @@ def test_trace_is_simulated(capsys: pytest.CaptureFixture[str], tmp_path: Path) 
 
 def test_plot_is_a_png(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "run.png"
-    assert run(capsys, *SMALL, "--only", "--plot", str(path))[0] == 0
+    assert run(capsys, *SMALL, "--plot", str(path))[0] == 0
     assert path.read_bytes().startswith(b"\x89PNG")
 
 
@@ -113,7 +113,7 @@ def test_plot_without_matplotlib_names_the_fix(
         return usual(name, *rest, **named)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    status, _, err = run(capsys, *SMALL, "--only", "--plot", str(tmp_path / "run.png"))
+    status, _, err = run(capsys, *SMALL, "--plot", str(tmp_path / "run.png"))
     assert (status, err) == (2, "sky simulate: A plot needs matplotlib: install it with `pip install matplotlib`.\n")
 
 
@@ -152,14 +152,14 @@ def test_plot_without_matplotlib_names_the_fix(
 def test_invalid_arguments_raise_one_sentence(
     capsys: pytest.CaptureFixture[str], arguments: list[str], sentence: str
 ) -> None:
-    status, out, err = run(capsys, "--only", *arguments)
+    status, out, err = run(capsys, *arguments)
     assert (status, out) == (2, "")
     assert sentence in err
     assert err.count("\n") == 1
 
 
 def test_unwritable_plot_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    status, _, err = run(capsys, *SMALL, "--only", "--plot", "/nowhere/run.png")
+    status, _, err = run(capsys, *SMALL, "--plot", "/nowhere/run.png")
     assert status == 2
     assert err == "sky simulate: The plot cannot be written to '/nowhere/run.png' (No such file or directory); " + (
         "give another path.\n"
