@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from skyward.control.observe.decision_lines import plain
+from skyward.decision_log.lines import plain
 from skyward.formatting import count_text, duration_text, joined
-from skyward.simulator.replay import Difference, Outcome, Replay
+from skyward.simulator.replay import Difference, EvaluationOutcome, Replay
 from skyward.views.drawing import table
 
 __all__ = ["replay_report"]
@@ -87,7 +87,7 @@ def _difference(each: Difference, path: Path) -> Sequence[str]:
     ]
 
 
-def _outcome(outcome: Outcome) -> str:
+def _outcome(outcome: EvaluationOutcome) -> str:
     if outcome.error:
         return f"error {outcome.error}"
     return json.dumps({"decision": outcome.decision, "verdict": outcome.verdict}, ensure_ascii=False)

@@ -7,22 +7,22 @@ from pathlib import Path
 from typing import Any
 
 from skyward.control.decide.recorded_autoscaler import (
+    AutoscalerStarted,
     CooldownStarted,
     EvaluationRecord,
-    PoolReady,
     RecordedAutoscaler,
 )
-from skyward.control.observe.decision_lines import LogHeader, LogLine, RecordedEvaluation, plain, read_decision_log
+from skyward.decision_log.lines import LogHeader, LogLine, RecordedEvaluation, plain, read_decision_log
 from skyward.errors import SpecError
 from skyward.scaling.registry import POLICIES, find_policy
 from skyward.scaling.snapshot import Policy, Snapshot
 
-__all__ = ["Difference", "Outcome", "Replay", "replay"]
+__all__ = ["Difference", "EvaluationOutcome", "Replay", "replay"]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What one evaluation led to, as in the log.
+class EvaluationOutcome:
+    """Results of one evaluation, as in the log.
 
     Attributes:
         decision: the policy's; None if it raised.
@@ -56,8 +56,8 @@ class Difference:
     pool: str
     since: float
     snapshot: Snapshot
-    recorded: Outcome
-    now: Outcome
+    recorded: EvaluationOutcome
+    now: EvaluationOutcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +106,13 @@ def replay(path: Path, policy: str | None = None) -> Replay:
                 asked = _recorded_policy(header, line, path) if policy is None else find_policy(policy)
                 autoscaler = RecordedAutoscaler(asked, header.cooldown)
                 first = -1.0
-            case PoolReady(now):
+            case AutoscalerStarted(now):
                 autoscaler.begin(now)
             case CooldownStarted(now):
                 autoscaler.start_cooldown(now)
             case RecordedEvaluation(snapshot, room, decision, error, verdict):
                 evaluations += 1
-                recorded = Outcome(decision, error, verdict)
+                recorded = EvaluationOutcome(decision, error, verdict)
                 changes += _changes(verdict)
                 first = snapshot.now if first < 0 else first
                 now_decided = _evaluate(autoscaler, snapshot, room)
@@ -127,15 +127,15 @@ def replay(path: Path, policy: str | None = None) -> Replay:
     return Replay(tuple(names), pools, evaluations, changes, tuple(differences), tuple(notices))
 
 
-def _evaluate(autoscaler: RecordedAutoscaler, snapshot: Snapshot, room: Any) -> Outcome:
+def _evaluate(autoscaler: RecordedAutoscaler, snapshot: Snapshot, room: Any) -> EvaluationOutcome:
     """Return the outcome of one evaluation."""
     autoscaler.take_records()
     with contextlib.suppress(Exception, SystemExit):  # it is recorded, and the pool went on, too
         autoscaler.evaluate(snapshot, room)
     for record in autoscaler.take_records():
         if isinstance(record, EvaluationRecord):
-            return Outcome(plain(record.decision), record.error, plain(record.verdict))
-    return Outcome(None, "the pool was not ready yet", None)
+            return EvaluationOutcome(plain(record.decision), record.error, plain(record.verdict))
+    return EvaluationOutcome(None, "the pool was not ready yet", None)
 
 
 def _changes(verdict: Any) -> bool:

@@ -6,7 +6,6 @@ from pathlib import Path
 from random import Random
 from typing import Any, Literal, Protocol
 
-from skyward.control.act.decision_file import DecisionFile
 from skyward.control.decide.machines import messages as machines
 from skyward.control.decide.messages import (
     Decided,
@@ -24,7 +23,8 @@ from skyward.control.decide.messages import (
 from skyward.control.decide.plane import ControlPlane
 from skyward.control.decide.recorded_autoscaler import RecordedAutoscaler
 from skyward.control.decide.tasks import messages as tasks
-from skyward.control.observe.decision_lines import header_of
+from skyward.decision_log.file import DecisionFile
+from skyward.decision_log.lines import header_of
 from skyward.errors import SpecError
 from skyward.kept.keep import KeptInfo
 from skyward.kept.registry import KeptEntry

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from skyward import events
 from skyward.control.act.bill import bill_notice
-from skyward.control.act.decision_file import DecisionFile
 from skyward.control.act.driver import Timer, plane_of, price_warning
 from skyward.control.act.event_publisher import FAILURES, EventPublisher
 from skyward.control.act.machines.guarded import ProviderCallError
@@ -35,9 +34,10 @@ from skyward.control.decide.recorded_autoscaler import RecordedAutoscaler
 from skyward.control.decide.removal import undrainable, unsizable
 from skyward.control.decide.tasks import messages as tasks
 from skyward.control.lifecycle import POOL, Lifecycle, PoolState
-from skyward.control.observe.decision_lines import header_of
 from skyward.control.observe.snapshot import PoolSnapshot
 from skyward.control.observe.startup import WARM
+from skyward.decision_log.file import DecisionFile
+from skyward.decision_log.lines import header_of
 from skyward.errors import JournalError, NodeStartError, PoolClosedError, ProvisioningError, UsageError
 from skyward.events.bus import EventBus
 from skyward.events.decisions import DecisionEvent

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field, replace
 from skyward.control.decide.autoscaler import Autoscaler, Evaluation
 from skyward.scaling.snapshot import Decision, Policy, Snapshot
 
-__all__ = ["AutoscalerRecord", "CooldownStarted", "EvaluationRecord", "PoolReady", "RecordedAutoscaler"]
+__all__ = ["AutoscalerRecord", "AutoscalerStarted", "CooldownStarted", "EvaluationRecord", "RecordedAutoscaler"]
 
 
 @dataclass(frozen=True, slots=True)
-class PoolReady:
+class AutoscalerStarted:
     """The pool is ready, so that evaluations start."""
 
     now: float
@@ -41,7 +41,7 @@ class EvaluationRecord:
     verdict: Evaluation | None = None
 
 
-type AutoscalerRecord = PoolReady | CooldownStarted | EvaluationRecord
+type AutoscalerRecord = AutoscalerStarted | CooldownStarted | EvaluationRecord
 
 
 @dataclass(slots=True)
@@ -84,7 +84,7 @@ class RecordedAutoscaler(Autoscaler):
     def begin(self, now: float) -> None:
         """Start evaluating, and record it."""
         super().begin(now)
-        self.records.append(PoolReady(now))
+        self.records.append(AutoscalerStarted(now))
 
     def start_cooldown(self, now: float) -> None:
         """Start the cooldown, and record it unless the policy's own change does."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeAliasType, Union, get_args, get_origin, get_type_hints
 
-from skyward.control.decide.recorded_autoscaler import AutoscalerRecord, CooldownStarted, PoolReady
+from skyward.control.decide.recorded_autoscaler import AutoscalerRecord, AutoscalerStarted, CooldownStarted
 from skyward.control.decide.settings import PlaneSettings
 from skyward.errors import SpecError
 from skyward.scaling.snapshot import Group, Policy, Snapshot
@@ -33,7 +33,12 @@ __all__ = [
 FORMAT = 1
 """Number of the format; a file of another one is refused."""
 
-_KINDS = {"LogHeader": "pool", "PoolReady": "ready", "CooldownStarted": "cooldown", "EvaluationRecord": "evaluation"}
+_KINDS = {
+    "LogHeader": "pool",
+    "AutoscalerStarted": "ready",
+    "CooldownStarted": "cooldown",
+    "EvaluationRecord": "evaluation",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +81,7 @@ class LogLine:
     """A line of a file, with its number from 1 on."""
 
     number: int
-    record: LogHeader | PoolReady | CooldownStarted | RecordedEvaluation
+    record: LogHeader | AutoscalerStarted | CooldownStarted | RecordedEvaluation
 
 
 def header_of(pool: str, settings: PlaneSettings, policy: Policy, opened: float) -> LogHeader:
@@ -189,10 +194,10 @@ def read_decision_log(path: Path) -> tuple[list[LogLine], list[str]]:
     return found, notices
 
 
-def _record(said: Any, number: int, path: Path) -> LogHeader | PoolReady | CooldownStarted | RecordedEvaluation:
+def _record(said: Any, number: int, path: Path) -> LogHeader | AutoscalerStarted | CooldownStarted | RecordedEvaluation:
     kinds: Mapping[str, Any] = {
         "pool": LogHeader,
-        "ready": PoolReady,
+        "ready": AutoscalerStarted,
         "cooldown": CooldownStarted,
         "evaluation": RecordedEvaluation,
     }
@@ -204,7 +209,7 @@ def _record(said: Any, number: int, path: Path) -> LogHeader | PoolReady | Coold
         )
     try:
         read = _reader(kinds[kind])
-        record: LogHeader | PoolReady | CooldownStarted | RecordedEvaluation = read(said)
+        record: LogHeader | AutoscalerStarted | CooldownStarted | RecordedEvaluation = read(said)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise SpecError(
             f"Line {number} of '{path}' is not of this version of Skyward ({error}): replay the log with the version "

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from skyward.control.decide.recorded_autoscaler import AutoscalerRecord
-from skyward.control.observe.decision_lines import LogHeader, encode_record
+from skyward.decision_log.lines import LogHeader, encode_record
 
 __all__ = ["DecisionFile"]
 
