@@ -4,6 +4,7 @@ import argparse
 import json
 import sys
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
     from skyward.simulator import Result, Scenario
 
-__all__ = ["add_simulate", "run_simulate"]
+__all__ = ["add_simulate", "run_simulate", "scenario_of"]
 
 _EXAMPLE = "sky simulate --workload burst --nodes 0:100 --boot 60±20 --price 3.2 --spot-loss 0.02/h"
 
@@ -36,6 +37,7 @@ def add_simulate(commands: "argparse._SubParsersAction[Any]") -> None:
         description="Run the control plane of a pool under virtual time, against a simulated cloud, and compare the "
         "cost with its lower bounds. Settings that are not given are those of a pool that sets none.",
         epilog=f"Example: {_EXAMPLE}",
+        formatter_class=_HelpWithDefaults,
     )
     work = simulate.add_mutually_exclusive_group()
     work.add_argument("--workload", metavar="NAME", help="burst, diurnal, sweep or phases (burst)")
@@ -47,7 +49,7 @@ def add_simulate(commands: "argparse._SubParsersAction[Any]") -> None:
         help="give the inputs in a decision log to its policy again, and compare the decisions; with --policy, show "
         "what another policy would have decided",
     )
-    simulate.add_argument("--policy", metavar="NAME", help="the policy (that of a pool that names none)")
+    simulate.add_argument("--policy", metavar="NAME", help="the policy ({policy})")
     simulate.add_argument("--compare", action="store_true", help="run all policies, the chosen one first")
     for group, options in _OPTIONS.items():
         section = simulate.add_argument_group(group)
@@ -80,22 +82,53 @@ _OPTIONS: "Mapping[str, tuple[tuple[str, str, str], ...]]" = {
         ("--boot", "SECONDS", "boot time of a node, such as 60 or 60±20, also 60+-20 (60±20)"),
         ("--spot-loss", "RATE", "rate of spot interruptions, as in 0.02/h (0)"),
         ("--faults", "NAME", "calm, rough or hostile (calm)"),
-        ("--quota", "N", "maximum number of machines in the cloud"),
+        ("--quota", "N", "maximum number of machines in the cloud (no limit)"),
     ),
     "settings of the pool": (
-        ("--budget", "USD", "maximum total cost"),
-        ("--max-nodes", "N", "maximum number of nodes over all groups"),
-        ("--cooldown", "SECONDS", "cooldown of the autoscaler"),
-        ("--idle-timeout", "SECONDS", "idle timeout of the autoscaler"),
-        ("--look-gap", "SECONDS", "minimum time between evaluations of the policy that new tasks trigger"),
-        ("--tick", "SECONDS", "time between checks of the number of nodes"),
-        ("--retries", "N", "times that a task is requeued after its node was lost"),
-        ("--boot-limit", "SECONDS", "time after which a machine that is no node yet is replaced"),
-        ("--launch-attempts", "N", "machines that may fail in a row to become one node"),
-        ("--launches", "N", "machines that may be requested at a time"),
-        ("--upscaling-speed", "N", "machines launched at a time, per running node"),
+        ("--budget", "USD", "maximum total cost (no limit)"),
+        ("--max-nodes", "N", "maximum number of nodes over all groups (no limit)"),
+        ("--cooldown", "SECONDS", "cooldown of the autoscaler ({cooldown:g})"),
+        ("--idle-timeout", "SECONDS", "idle timeout of the autoscaler ({idle_timeout:g})"),
+        (
+            "--look-gap",
+            "SECONDS",
+            "minimum time between evaluations that new tasks trigger ({look_gap:g})",
+        ),
+        ("--tick", "SECONDS", "time between checks of the number of nodes ({tick:g})"),
+        ("--retries", "N", "times that a task is requeued after its node was lost ({retries})"),
+        ("--boot-limit", "SECONDS", "time after which a machine that is no node yet is replaced ({boot_limit:g})"),
+        ("--launch-attempts", "N", "machines that may fail in a row to become one node ({launch_attempts})"),
+        ("--launches", "N", "machines that may be requested at a time ({launches})"),
+        ("--upscaling-speed", "N", "machines launched at a time, per running node (no limit)"),
     ),
 }
+
+
+class _HelpWithDefaults(argparse.HelpFormatter):
+    """Formatter that fills in the defaults of pools, which only the help needs: other commands do not load them."""
+
+    def _get_help_string(self, action: argparse.Action) -> str:
+        return (action.help or "").format(**_defaults())
+
+
+@cache
+def _defaults() -> dict[str, Any]:
+    """Return the settings of a pool that sets none, by the names of the options."""
+    from skyward.control.decide.settings import PlaneSettings
+    from skyward.specs.options import Options
+
+    options, settings = Options(), PlaneSettings((), {})
+    return {
+        "policy": options.policy,
+        "cooldown": options.autoscale_cooldown,
+        "idle_timeout": options.autoscale_idle_timeout,
+        "look_gap": settings.evaluation_gap,
+        "tick": options.reconcile_tick_interval,
+        "retries": options.retry_on_interruption,
+        "boot_limit": settings.limits.boot,
+        "launch_attempts": settings.limits.launches,
+        "launches": settings.limits.concurrent_launches,
+    }
 
 
 def run_simulate(given: argparse.Namespace) -> int:
@@ -108,7 +141,7 @@ def run_simulate(given: argparse.Namespace) -> int:
     from skyward.simulator.bound import LowerBounds
     from skyward.simulator.compare import compare
 
-    scenario = _scenario(given)
+    scenario = scenario_of(given)
     scenarios = [scenario]
     if given.compare:
         scenarios += [scenario.under(name) for name in POLICIES if name != scenario.policy]
@@ -152,7 +185,7 @@ def _replay(given: argparse.Namespace) -> int:
     return int(bool(result.differences) and given.policy is None)
 
 
-def _scenario(given: argparse.Namespace) -> "Scenario":
+def scenario_of(given: argparse.Namespace) -> "Scenario":
     from skyward.cli.simulate import boot_time, group_of, node_bounds, positive, rate, slot_count
     from skyward.scaling.registry import find_policy
     from skyward.simulator import Scenario, Workload, find_faults, one_group, read_trace
