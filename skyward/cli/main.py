@@ -2,27 +2,19 @@
 
 import argparse
 import errno
-import json
 import os
 import signal
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from skyward.cli.clouds import add_costs, add_doctor, run_costs, run_doctor
 from skyward.cli.images import add_image, run_image
 from skyward.cli.offers import add_offers, run_offers
+from skyward.cli.simulation import add_simulate, run_simulate
 from skyward.errors import SkywardError, SpecError
-from skyward.formatting import duration_text
-
-if TYPE_CHECKING:
-    from skyward.simulator import Result, Scenario
 
 __all__ = ["main"]
-
-_EXAMPLE = "sky simulate --workload burst --nodes 0:100 --boot 60±20 --price 3.2 --spot-loss 0.02/h"
 
 
 class _Parser(argparse.ArgumentParser):
@@ -86,46 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     add_doctor(commands)
     add_costs(commands)
     add_image(commands)
-    simulate = commands.add_parser(
-        "simulate",
-        help="run scaling policies against a simulated cloud",
-        description="Run the control plane of a pool under virtual time, against a simulated cloud, and compare all "
-        "policies with the lower bound of the cost.",
-        epilog=f"Example: {_EXAMPLE}",
-    )
-    work = simulate.add_mutually_exclusive_group()
-    work.add_argument("--workload", metavar="NAME", help="burst, diurnal, sweep or phases (burst)")
-    work.add_argument("--trace", metavar="FILE", type=Path, help="tasks from a CSV or JSON lines file")
-    simulate.add_argument("--policy", metavar="NAME", help="the policy to list first (pressure)")
-    simulate.add_argument("--only", action="store_true", help="run just that policy")
-    simulate.add_argument("--nodes", metavar="MIN:MAX", help="bounds of the pool (0:100)")
-    simulate.add_argument("--slots", metavar="N", help="tasks that a node runs at once (1)")
-    simulate.add_argument("--price", metavar="USD", help="price of a node per hour (1)")
-    simulate.add_argument(
-        "--group",
-        action="append",
-        metavar="NAME=MIN:MAX,...",
-        help="a group of nodes instead of the three above, as in gpu=0:8,slots=2,price=12,GPU=4,can=fast; repeatable",
-    )
-    simulate.add_argument(
-        "--boot",
-        metavar="SECONDS",
-        default="60±20",
-        help="boot time of a node, such as 60 or 60±20, also 60+-20 (60±20)",
-    )
-    simulate.add_argument("--spot-loss", metavar="RATE", help="rate of spot interruptions, as in 0.02/h (0)")
-    simulate.add_argument("--faults", metavar="NAME", default="calm", help="calm, rough or hostile (calm)")
-    simulate.add_argument("--quota", metavar="N", help="maximum number of machines in the cloud")
-    simulate.add_argument("--budget", metavar="USD", help="maximum total cost")
-    simulate.add_argument("--hours", metavar="N", default="24", help="hours during which tasks arrive (24)")
-    simulate.add_argument("--task-seconds", metavar="N", default="300", help="mean duration of a task (300)")
-    simulate.add_argument("--peak", metavar="TASKS", help="maximum number of concurrent tasks (all slots)")
-    simulate.add_argument("--cooldown", metavar="SECONDS", default="30", help="cooldown of the autoscaler (30)")
-    simulate.add_argument("--idle-timeout", metavar="SECONDS", default="60", help="idle timeout of the autoscaler (60)")
-    simulate.add_argument("--seed", type=int, default=0, help="the same seed gives the same run (0)")
-    simulate.add_argument("--check", action="store_true", help="check every invariant after every step; slow")
-    simulate.add_argument("--plot", metavar="FILE", type=Path, help="write a PNG of demand, desired and current")
-    simulate.add_argument("--json", action="store_true", help="print the figures as JSON instead of a table")
+    add_simulate(commands)
     return parser
 
 
@@ -161,108 +114,14 @@ def _reap(given: argparse.Namespace) -> int:
     return int(failed or bool(refused))
 
 
-def _simulate(given: argparse.Namespace) -> int:
-    from skyward.cli.simulation_report import report
-    from skyward.scaling.registry import POLICIES
-    from skyward.simulator.bound import lower_bound
-    from skyward.simulator.compare import compare
-
-    scenario = _scenario(given)
-    names = [scenario.policy]
-    if not given.only:
-        names += [name for name in POLICIES if name != scenario.policy]
-    progress = _Progress() if sys.stderr.isatty() else None
-    results = compare([scenario.under(name) for name in names], progress)
-    if progress is not None:
-        progress.clear()
-    bound = lower_bound(scenario)
-    if given.plot is not None:
-        from skyward.simulator.plot import plot
-
-        plot(results, given.plot)
-    if given.json:
-        rows = [result.row() for result in results]
-        bounds = {"no_wait": bound.no_wait, "any_wait": bound.any_wait, "wait_p99": bound.wait_p99}
-        sys.stdout.write(json.dumps({"policies": rows, "lower_bound": bounds}, indent=1) + "\n")
-    else:
-        sys.stdout.write(report(results, bound) + "\n")
-    return 0
-
-
-def _scenario(given: argparse.Namespace) -> "Scenario":
-    from skyward.cli.simulate import boot_time, group_of, node_bounds, positive, rate, slot_count
-    from skyward.scaling.registry import POLICIES, find_policy
-    from skyward.simulator import Scenario, Workload, find_faults, one_group, read_trace
-
-    policy = given.policy or POLICIES[0]
-    find_policy(policy)
-    if given.group:
-        if single := [o for o in ("nodes", "slots", "price") if getattr(given, o) is not None]:
-            raise SpecError(
-                f"--{single[0]} cannot be combined with --group; give it inside the group, as {_EXAMPLES[single[0]]}."
-            )
-        groups = tuple(map(group_of, given.group))
-        if len({group.name for group in groups}) < len(groups):
-            raise SpecError("Two groups have the same name; give each --group another.")
-    else:
-        least, most = node_bounds(given.nodes or "0:100")
-        price = positive(given.price or "1", "--price", zero=True)
-        groups = one_group(least, most, slot_count(given.slots or "1"), price)
-    faults = find_faults(given.faults)
-    if given.spot_loss is not None:
-        faults = replace(faults, spot_loss=rate(given.spot_loss))
-    if given.quota is not None:
-        faults = replace(faults, quota=slot_count(given.quota, "--quota"))
-    slots = sum(group.max * group.slots for group in groups)
-    peak = slots if given.peak is None else slot_count(given.peak, "--peak")
-    hours = positive(given.hours, "--hours")
-    seconds = positive(given.task_seconds, "--task-seconds")
-    if given.trace is not None:
-        work: Workload | tuple[object, ...] = tuple(read_trace(given.trace))
-    else:
-        work = Workload(given.workload or "burst", peak, hours, seconds)
-    return Scenario(
-        work=work,  # type: ignore[arg-type]  # the tuple is of tasks
-        groups=groups,
-        policy=policy,
-        boot=boot_time(given.boot),
-        seed=given.seed,
-        budget=None if given.budget is None else positive(given.budget, "--budget"),
-        faults=faults,
-        cooldown=positive(given.cooldown, "--cooldown", zero=True),
-        idle_timeout=positive(given.idle_timeout, "--idle-timeout"),
-        checked=given.check,
-    )
-
-
 _COMMANDS = {
     "costs": run_costs,
     "doctor": run_doctor,
     "image": run_image,
     "offers": run_offers,
     "reap": _reap,
-    "simulate": _simulate,
+    "simulate": run_simulate,
 }
-
-_EXAMPLES = {
-    "nodes": "`--group cpu=0:100`",
-    "slots": "`--group cpu=0:100,slots=4`",
-    "price": "`--group cpu=0:100,price=3.2`",
-}
-
-
-class _Progress:
-    """Progress line on the terminal."""
-
-    def __call__(self, result: "Result", left: int) -> None:
-        done = f"{result.policy} took {duration_text(result.wall_seconds)}"
-        sys.stderr.write(f"\r\x1b[K{done}; {left} to go" if left else f"\r\x1b[K{done}")
-        sys.stderr.flush()
-
-    def clear(self) -> None:
-        sys.stderr.write("\r\x1b[K")
-        sys.stderr.flush()
-
 
 if __name__ == "__main__":
     sys.exit(main())

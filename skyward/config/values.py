@@ -127,6 +127,8 @@ def _prepared(path: str, raw: Any, folder: Path) -> Any:
             return [PipIndex(**each) for each in raw]
         case "image.includes", list():
             return [str(folder / each) if isinstance(each, str) else each for each in raw]
+        case "decision_log", str():
+            return str(folder / Path(raw).expanduser())
         case _, str() if path in _SECONDS:
             return _seconds(path, raw)
     return raw

@@ -47,7 +47,10 @@ class Result:
         wait_p50, wait_p99, wait_mean: waiting times over all tasks; tasks that did not end count with their time so
             far.
         over_provision: share of the paid slot hours without a task, including boots.
-        thrash: nodes launched within five minutes of as many scaled down.
+        thrash: launches that follow a removal: those within five minutes of a surplus node of the same group that was
+            drained or terminated, each such node counted once. It also counts nodes that were idle for long.
+        short_lived: launches that were wasted: machines that the pool itself terminated, while it was open, less than
+            two mean boot times after they were allocated. Machines that the cloud ended or that failed do not count.
         turns: times that the desired number of nodes changed its direction.
         launches, died: numbers of machines.
         decisions: number of decisions that changed the desired number of nodes.
@@ -68,6 +71,7 @@ class Result:
     wait_mean: float
     over_provision: float
     thrash: int
+    short_lived: int
     turns: int
     launches: int
     died: int
@@ -93,13 +97,15 @@ def percentile(values: Iterable[float], share: float) -> float:
 class Measures:
     """Collects the measurements of a run."""
 
-    def __init__(self, groups: tuple[Group, ...], horizon: float) -> None:
+    def __init__(self, groups: tuple[Group, ...], horizon: float, boot: float) -> None:
         self.peak = self.thrash = self.turns = self.decisions = 0
         self.samples: list[LoadSample] = []
         self._slots = {group.name: group.slots for group in groups}
         self._gap = max(1.0, horizon / SAMPLES)
         self._next_sample = 0.0
         self._direction = 0
+        self._short = 2 * boot
+        self._short_lived: set[int] = set()
         self._went: dict[str, deque[float]] = {group.name: deque() for group in groups}
 
     def decided(self, event: DecisionEvent) -> None:
@@ -119,6 +125,11 @@ class Measures:
         """Record that a removal was undone."""
         if self._went[group]:
             self._went[group].pop()
+
+    def removed(self, machine: int, lived: float) -> None:
+        """Record that the pool terminates a machine which has existed for `lived` seconds."""
+        if lived < self._short:
+            self._short_lived.add(machine)
 
     def launched(self, group: str, count: int, now: float) -> None:
         """Record the launch of machines."""
@@ -176,6 +187,7 @@ class Measures:
             wait_mean=sum(waits) / len(waits) if waits else 0.0,
             over_provision=1 - busy_seconds / slot_seconds if slot_seconds else 0.0,
             thrash=self.thrash,
+            short_lived=len(self._short_lived),
             turns=self.turns,
             launches=len(machines),
             died=died,

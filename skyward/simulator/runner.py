@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 from typing import Any, Literal, Protocol
 
@@ -21,7 +22,11 @@ from skyward.control.decide.messages import (
     Tick,
 )
 from skyward.control.decide.plane import ControlPlane
+from skyward.control.decide.recorded_autoscaler import RecordedAutoscaler
 from skyward.control.decide.tasks import messages as tasks
+from skyward.decision_log.file import DecisionFile
+from skyward.decision_log.lines import header_of
+from skyward.errors import SpecError
 from skyward.kept.keep import KeptInfo
 from skyward.kept.registry import KeptEntry
 from skyward.scaling.registry import find_policy
@@ -67,11 +72,11 @@ class RunChecker(Protocol):
         """Return the exception to raise when the control plane raises `error`."""
 
 
-def simulate(scenario: Scenario, progress: Callable[[float, int], None] | None = None) -> Result:
+def simulate(scenario: Scenario, progress: Callable[[int, int], None] | None = None) -> Result:
     """Run a scenario to its end.
 
     Args:
-        progress: called now and then with the time and the number of ended tasks.
+        progress: called now and then with the numbers of ended tasks and of all tasks.
 
     Raises:
         InvariantError: `scenario.checked`, and an invariant was violated.
@@ -98,7 +103,7 @@ class Simulation:
         self,
         scenario: Scenario,
         watcher: RunChecker | None = None,
-        progress: Callable[[float, int], None] | None = None,
+        progress: Callable[[int, int], None] | None = None,
     ) -> None:
         self.scenario = scenario
         self.clock = Clock()
@@ -114,6 +119,7 @@ class Simulation:
         self.closing = False
         self.steps = 0
         self._ending = False
+        self._decision_file = None if scenario.decision_log is None else _decision_file(scenario.decision_log)
         self._watcher = watcher
         self._progress = progress
         self._tasks = scenario.tasks()
@@ -124,7 +130,7 @@ class Simulation:
         self._busy_seconds = 0.0
         self._drained: set[int] = set()
         self.horizon = self._tasks[-1].at if self._tasks else 0.0
-        self._measures = Measures(scenario.groups, self.horizon + 1)
+        self._measures = Measures(scenario.groups, self.horizon + 1, scenario.boot.mean)
         self._handlers: dict[type[Any], Callable[[Any], None]] = {
             tasks.Dispatch: self._send,
             tasks.Stop: lambda stop: self._at(stop.rank, SimulatedWorker.stop, stop.task),
@@ -142,12 +148,16 @@ class Simulation:
     def run(self) -> Result:
         """Run the scenario to its end."""
         started = time.perf_counter()
+        if self._decision_file is not None:
+            self._decision_file.open(header_of("simulated", self.plane.settings, self.plane.policy, 0.0))
         self.start()
         self.advance(self.horizon + self.scenario.grace, self._has_work)
         self.advance(self.horizon, lambda: not self.failed)
         if self._watcher is not None:
             self._watcher.waited(self)
         self.close()
+        if self._decision_file is not None:
+            self._decision_file.close()
         return self._measures.sum_up(
             policy=self.scenario.policy,
             seed=self.scenario.seed,
@@ -228,6 +238,8 @@ class Simulation:
 
     def _execute(self, message: Any, effects: list[PlaneEffect]) -> None:
         self.steps += 1
+        if self._decision_file is not None and isinstance(self.plane.autoscaler, RecordedAutoscaler):
+            self._decision_file.write(self.plane.autoscaler.take_records())
         if self._watcher is not None:
             self._watcher.stepped(self, message, effects)
         for effect in effects:
@@ -345,6 +357,10 @@ class Simulation:
         if wanted and machine is not None and not self.closing:
             self._drained.add(number)
             self._measures.shrunk(machine.group, self.clock.now)
+        if machine is not None and machine.alive and number not in self.told_lost and not self.closing:
+            known = self.plane.reconciler.table.machines.get(number)
+            if known is None or not known.reclaimed:
+                self._measures.removed(number, self.clock.now - machine.since)
         if (worker := self.workers.get(number)) is not None:
             worker.reachable = False
         self.cloud.terminate(number)
@@ -431,4 +447,11 @@ class Simulation:
         booting = sum(table.count(name, "booting") for name in names)
         self._measures.sample(LoadSample(now, demand, desired, active, booting))
         if self._progress is not None:
-            self._progress(now, self._settled)
+            self._progress(self._settled, len(self._tasks))
+
+
+def _decision_file(path: Path) -> DecisionFile:
+    def failed(reason: str) -> None:
+        raise SpecError(f"The run was stopped: {reason}; give another file with `--decision-log`.")
+
+    return DecisionFile(path, failed)

@@ -1,6 +1,7 @@
 """Scenarios: all inputs of a simulated run. The same scenario gives the same run."""
 
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skyward.control.decide.machines.requests import Limits
@@ -10,6 +11,7 @@ from skyward.errors import SpecError
 from skyward.scaling.snapshot import Group
 from skyward.simulator.faults import NO_FAULTS, Faults
 from skyward.simulator.workload import Distribution, Task, Workload
+from skyward.specs.options import Options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,8 +19,9 @@ if TYPE_CHECKING:
 __all__ = ["Action", "Scenario", "one_group"]
 
 HOUR = 3600.0
-LOOK_GAP = 1.0
-"""Seconds between evaluations that new tasks trigger: simulated events are further apart than real ones."""
+
+PRODUCT = Options()
+"""Options of a pool that sets none, which a scenario has unless it says otherwise."""
 
 
 def one_group(least: int, most: int, slots: int = 1, price: float = 0.0) -> tuple[Group, ...]:
@@ -56,32 +59,40 @@ class Scenario:
         boot: time from the launch of a machine to its first task.
         sources: sources of machines of each group, each of another provider.
         markup: price of each source in terms of the one before.
-        max_nodes: maximum over all groups; None for no limit but theirs.
         existing: machines of a former process in the first group, which the pool attaches to.
         grace: maximum time that the run continues after the last task arrives.
+        retries: times that a task is requeued after its node was lost.
+        tick: interval between checks of the nodes against the desired state.
+        evaluation_gap: minimum interval between evaluations of the policy that new tasks trigger; None for that of
+            every pool.
+        max_nodes: maximum over all groups; None for no limit but theirs.
         checked: True to check every invariant after every step.
-        limits: limits of the reconciler; None for its defaults.
+        limits: limits of the reconciler; None for those of a pool.
         actions: user actions.
+        decision_log: file for the decision log; None for none.
     """
 
     work: Workload | tuple[Task, ...]
     groups: tuple[Group, ...]
-    policy: str = "pressure"
+    policy: str = str(PRODUCT.policy)
     boot: Distribution = field(default_factory=lambda: Distribution(60, 20))
     seed: int = 0
     budget: float | None = None
     sources: int = 1
     markup: float = 1.0
-    max_nodes: int | None = None
     existing: int = 0
     faults: Faults = NO_FAULTS
-    cooldown: float = 30.0
-    idle_timeout: float = 60.0
+    cooldown: float = PRODUCT.autoscale_cooldown
+    idle_timeout: float = PRODUCT.autoscale_idle_timeout
     grace: float = 24 * HOUR
-    retries: int = 1000
+    retries: int = PRODUCT.retry_on_interruption
+    tick: float = PRODUCT.reconcile_tick_interval
+    evaluation_gap: float | None = None
+    max_nodes: int | None = PRODUCT.max_nodes
     checked: bool = False
     limits: Limits | None = None
     actions: tuple[Action, ...] = ()
+    decision_log: Path | None = None
 
     def __post_init__(self) -> None:
         if self.boot.least < 0:
@@ -106,19 +117,26 @@ class Scenario:
             for group in self.groups
         }
         first = self.groups[0].name
-        return PlaneSettings(
+        settings = PlaneSettings(
             groups=self.groups,
             sources=sources,
             existing={first: {sources[first][0]: self.existing}} if self.existing else {},
-            max_nodes=self.max_nodes,
             retries=self.retries,
             cooldown=self.cooldown,
             idle_timeout=self.idle_timeout,
+            tick=self.tick,
+            max_nodes=self.max_nodes,
             budget=self.budget,
-            evaluation_gap=LOOK_GAP,
-            limits=self.limits or Limits(concurrent_launches=1000),
+            limits=self.limits or Limits(),
+            recorded=self.decision_log is not None,
         )
+        return settings if self.evaluation_gap is None else replace(settings, evaluation_gap=self.evaluation_gap)
+
+    @property
+    def boot_limit(self) -> float:
+        """Seconds after which a machine that has not become a node is terminated, and another one launched."""
+        return (self.limits or Limits()).boot
 
     def under(self, policy: str) -> "Scenario":
-        """Return the same scenario under another policy."""
-        return replace(self, policy=policy)
+        """Return the same scenario under another policy, without a decision log."""
+        return replace(self, policy=policy, decision_log=None)

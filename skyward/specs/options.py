@@ -1,11 +1,14 @@
 """Options of a pool, independent of its machines."""
 
+import os
 from dataclasses import dataclass, field
+from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict
 
+from skyward.errors import SpecError
 from skyward.specs.nodes import Worker
 from skyward.values import limits
-from skyward.values.validation import Value, choice, number, of_type, seconds, whole
+from skyward.values.validation import Value, choice, number, of_type, seconds, shown, whole
 
 if TYPE_CHECKING:
     from skyward.scaling.snapshot import Policy
@@ -43,6 +46,7 @@ class OptionFields(TypedDict, total=False):
     upscaling_speed: float | None
     max_concurrent_launches: int
     metrics_interval: float | None
+    decision_log: "str | PathLike[str] | None"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +80,8 @@ class Options(Value):
         upscaling_speed: nodes launched at a time, per running node, at least one; None for no limit.
         max_concurrent_launches: maximum number of nodes requested at a time.
         metrics_interval: time between measurements of a node; None for none.
+        decision_log: file to which each evaluation of the scaling policy is appended, with its inputs, for
+            `sky simulate --replay`; None for none.
 
     Raises:
         SpecError: a field has a value that is not allowed.
@@ -108,6 +114,7 @@ class Options(Value):
     upscaling_speed: float | None = None
     max_concurrent_launches: int = 100
     metrics_interval: float | None = 2.0
+    decision_log: "str | PathLike[str] | None" = None
 
     # Fields given explicitly: an option given both here and on Compute is an error, even if the values are equal.
     _given: frozenset[str] = field(init=False, repr=False, compare=False)
@@ -147,6 +154,14 @@ class Options(Value):
         if self.max_nodes is not None:
             whole(self.max_nodes, "max_nodes", least=1, most=limits.NODES)
         whole(self.max_concurrent_launches, "max_concurrent_launches", least=1, most=limits.NODES)
+        _check_decision_log(self.decision_log)
+
+
+def _check_decision_log(path: object) -> None:
+    """Check that `path` is the path of a file, or None."""
+    text = os.fspath(path) if isinstance(path, os.PathLike) else path
+    if text is not None and (not isinstance(text, str) or not text.strip() or "\0" in text):
+        raise SpecError(f"decision_log must be a file, as in `decision_log='decisions.jsonl'`, but got {shown(path)}.")
 
 
 def _check_policy(policy: object) -> None:

@@ -129,7 +129,11 @@ def test_same_seed_gives_the_same_run_and_another_does_not() -> None:
 
 def test_lost_nodes_are_replaced_and_no_task_is_lost() -> None:
     scenario = Scenario(
-        Workload("diurnal", 30, 6), one_group(0, 30, price=1.0), faults=Faults(spot_loss=1.0, silent=0.3), checked=True
+        Workload("diurnal", 30, 6),
+        one_group(0, 30, price=1.0),
+        faults=Faults(spot_loss=1.0, silent=0.3),
+        retries=1000,
+        checked=True,
     )
     result = simulate(scenario)
     assert result.died > 20
@@ -302,7 +306,7 @@ def test_durations_are_readable() -> None:
 
 def test_report_shows_policies_bounds_and_unfinished_tasks() -> None:
     scenario = replace(run_of(*[Task(0.0, 100.0)] * 3, nodes=(0, 2)), grace=200.0)
-    text = report([simulate(scenario)], lower_bound(scenario))
+    text = report([(simulate(scenario), None)], lower_bound(scenario))
     lines = text.splitlines()
     assert lines[0].split()[:4] == ["policy", "makespan", "node-hours", "cost"]
     assert lines[1].startswith("pressure")

@@ -120,6 +120,13 @@ POOL_OPTIONS: tuple[Option, ...] = (
         takes="the name of a policy, such as pressure or binpack",
     ),
     _pool(
+        "--decision-log",
+        to="decision_log",
+        metavar="FILE",
+        help="file to which each scaling decision is appended, for `sky simulate --replay`",
+        takes="the path of a file, such as decisions.jsonl",
+    ),
+    _pool(
         "--ttl",
         to="ttl",
         metavar="SECONDS",

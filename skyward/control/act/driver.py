@@ -50,6 +50,7 @@ def plane_of(launchers: Mapping[str, Launcher], options: Options, size: SizeEntr
         max_nodes=options.max_nodes,
         budget=options.budget,
         limits=limits,
+        recorded=options.decision_log is not None,
     )
     if size is not None:
         settings = resumed(settings, size.bounds, size.desired)

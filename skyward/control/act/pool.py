@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skyward import events
@@ -29,12 +30,15 @@ from skyward.control.decide import messages as plane
 from skyward.control.decide.machines import messages as machine_messages
 from skyward.control.decide.machines.warm import WarmCandidate, plan_warm
 from skyward.control.decide.plane import ControlPlane
+from skyward.control.decide.recorded_autoscaler import RecordedAutoscaler
 from skyward.control.decide.removal import undrainable, unsizable
 from skyward.control.decide.tasks import messages as tasks
 from skyward.control.decide.total import over_total
 from skyward.control.lifecycle import POOL, Lifecycle, PoolState
 from skyward.control.observe.snapshot import PoolSnapshot
 from skyward.control.observe.startup import WARM
+from skyward.decision_log.file import DecisionFile
+from skyward.decision_log.lines import header_of
 from skyward.errors import JournalError, NodeStartError, PoolClosedError, ProvisioningError, UsageError
 from skyward.events.bus import EventBus
 from skyward.events.decisions import DecisionEvent
@@ -103,6 +107,7 @@ class Pool:
         self._reported_failure = ""
         self._price_warning = ""
         self._options = options
+        self._decision_file: DecisionFile | None = None
         self._life: Lifecycle[PoolState] = Lifecycle(f"pool {name!r}", POOL, "new")
         self._record = record
         self._launchers = launchers_of(record, groups, options)
@@ -193,6 +198,7 @@ class Pool:
         if (costs := self._record.costs()) is not None:  # machines of a killed process count until now
             control.ledger.carry(costs.until(time.time()))
             control.ledger.budget = costs.budget
+        self._open_decision_file(control)
         self._publisher = EventPublisher(self._bus, control, self.tasks.works, self.tasks.broadcasts, self.startups)
         if self._keep_machines and not self._entering:
             self._keep_machines = False
@@ -214,6 +220,21 @@ class Pool:
             nodes = self._fleet.nodes.items()
             draining = tuple(rank for rank, node in nodes if node.instance.id in size.draining)
             self.tell(plane.ContinueSize(size.desired, draining))
+
+    def _open_decision_file(self, control: ControlPlane) -> None:
+        if self._options.decision_log is None:
+            return
+        path = Path(self._options.decision_log).expanduser()
+        self._decision_file = DecisionFile(path, self._warn_of_decision_file)
+        self._decision_file.open(header_of(self.name, control.settings, control.policy, time.time()))
+
+    def _warn_of_decision_file(self, reason: str) -> None:
+        self.note(f"{reason}; the pool continues without it. Give another file with `decision_log=`.")
+
+    def _write_decisions(self) -> None:
+        """Write what the autoscaler has recorded in this step."""
+        if self._decision_file is not None and isinstance(self.control.autoscaler, RecordedAutoscaler):
+            self._decision_file.write(self.control.autoscaler.take_records())
 
     async def close(self) -> None:
         """Stop all tasks and terminate every machine. Idempotent; continues in the background if cancelled.
@@ -275,6 +296,8 @@ class Pool:
         finally:
             self._record.leave()
             self.tasks.router.close()
+            if self._decision_file is not None:
+                self._decision_file.close()
             if self._plane is not None:
                 self.tasks.kept_values.close()
             self._life.move("closed", _now())
@@ -413,6 +436,7 @@ class Pool:
         sent: set[Node] = set()
         now = _now()
         effects = self._plane.handle(message, now)
+        self._write_decisions()
         self._publisher.publish_step(message, effects, now)
         for effect in effects:
             try:

@@ -11,8 +11,6 @@ Source: spec/ "Provision controllers".
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import ceil
-from types import MappingProxyType
-from typing import NamedTuple
 
 from skyward.control.lifecycle import AUTOSCALER, AutoscalerState, Lifecycle
 from skyward.formatting import count_text, joined, money_text
@@ -21,17 +19,31 @@ from skyward.scaling.checking import checked
 from skyward.scaling.snapshot import Decision, Policy, Snapshot
 from skyward.scaling.wording import of_group, seconds_text
 
-__all__ = ["Autoscaler", "BlockedNodes", "Evaluation"]
+__all__ = ["Autoscaler", "BlockedNodes", "Evaluation", "GrowthLimits"]
 
 
-class BlockedNodes(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class BlockedNodes:
     """Nodes of a group that cannot be launched now, and why: the end of a sentence about the group."""
 
     nodes: int
     why: str
 
 
-_NONE_BLOCKED: Mapping[str, BlockedNodes] = MappingProxyType({})
+@dataclass(frozen=True, slots=True)
+class GrowthLimits:
+    """Limits of the number of nodes that are not those of the groups.
+
+    Attributes:
+        room: additional nodes of each group that the budget allows; None for no limit.
+        budget: USD, for the reason.
+        blocked: nodes that cannot be launched now, by group: if the policy wants nodes of others, they are no longer
+            waited for.
+    """
+
+    room: Mapping[str, int | None] = field(default_factory=dict)
+    budget: float | None = None
+    blocked: Mapping[str, BlockedNodes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,20 +113,8 @@ class Autoscaler:
         self._fewer_since.clear()
         self._most_wanted.clear()
 
-    def evaluate(
-        self,
-        snapshot: Snapshot,
-        room: Mapping[str, int | None],
-        budget: float | None = None,
-        blocked: Mapping[str, BlockedNodes] = _NONE_BLOCKED,
-    ) -> Evaluation | None:
+    def evaluate(self, snapshot: Snapshot, limits: GrowthLimits) -> Evaluation | None:
         """Evaluate the policy; return None where nothing changes and nothing is held back.
-
-        Args:
-            room: additional nodes of each group that the budget allows; None for no limit.
-            budget: USD, for the reason.
-            blocked: nodes that cannot be launched now, by group: if the policy wants nodes of others, they are no
-                longer waited for.
 
         Raises:
             UnusableDecisionError: the policy returned no decision about this pool. Nothing changes.
@@ -126,11 +126,11 @@ class Autoscaler:
             self._life.move("watching", now)
         decision = checked(self.policy.decide(snapshot), snapshot)
         before = snapshot.desired
-        wanted, notes = _within_bounds(decision, snapshot, room, budget, blocked)
+        wanted, notes = _within_bounds(decision, snapshot, limits)
         self.due_at = self._end_of_cooldown()
         after = {name: self._step(name, before[name], wanted[name], decision.settled, now) for name in before}
         if any(after[name] > before[name] for name in after):
-            for name, each in blocked.items():
+            for name, each in limits.blocked.items():
                 after[name] = min(after[name], max(wanted[name], before[name] - each.nodes))
                 notes.append(f"group {name!r} {each.why}")
         after = _growth_within_total(before, after, snapshot)
@@ -183,13 +183,7 @@ def _growth_within_total(before: Mapping[str, int], after: Mapping[str, int], sn
     return within
 
 
-def _within_bounds(
-    decision: Decision,
-    snapshot: Snapshot,
-    room: Mapping[str, int | None],
-    budget: float | None,
-    blocked: Mapping[str, BlockedNodes],
-) -> tuple[dict[str, int], list[str]]:
+def _within_bounds(decision: Decision, snapshot: Snapshot, limits: GrowthLimits) -> tuple[dict[str, int], list[str]]:
     """Return the requested nodes by group, clamped to every limit, and a note on each limit that set a number."""
     before = snapshot.desired
     there = {name: counts.active + counts.booting for name, counts in snapshot.counts.items()}
@@ -198,10 +192,10 @@ def _within_bounds(
     notes: dict[str, str] = {}
     starting = bool(snapshot.queued) and not any(counts.active for counts in snapshot.counts.values())
     for group in snapshot.groups:
-        name, counts, more = group.name, snapshot.counts[group.name], room.get(group.name)
+        name, counts, more = group.name, snapshot.counts[group.name], limits.room.get(group.name)
         retained = snapshot.retained.get(name)
         of = of_group(name, snapshot)
-        waited_for = before[name] - blocked[name].nodes if name in blocked else before[name]
+        waited_for = before[name] - limits.blocked[name].nodes if name in limits.blocked else before[name]
         least = [(waited_for if starting else 0, "the nodes stay while tasks wait for the first one")]
         floored = count_text(floor.get(name, 0))
         least.append((floor.get(name, 0), f"`request_resources` reserves at least {floored}{of}"))
@@ -211,7 +205,7 @@ def _within_bounds(
         if more is not None:
             affordable = max(before[name], counts.active + counts.booting + more)
             allowed = f"at most {count_text(affordable)}" if affordable else "no node"
-            amount = "" if budget is None else f" of {money_text(budget)}"
+            amount = "" if limits.budget is None else f" of {money_text(limits.budget)}"
             most.append((affordable, f"the budget{amount} allows {allowed}{of}"))
         count = max(group.min, decision.desired.get(name, before[name]))
         for limit, note in least:

@@ -7,7 +7,7 @@ One pure step, `message, now -> effects`. The asyncio pool (`skyward.control.act
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from skyward.control.decide.autoscaler import Autoscaler, BlockedNodes
+from skyward.control.decide.autoscaler import Autoscaler, BlockedNodes, GrowthLimits
 from skyward.control.decide.causes import Cause, CauseLog, describe, resized_text
 from skyward.control.decide.machines import messages as machines
 from skyward.control.decide.machines.budget import (
@@ -38,6 +38,7 @@ from skyward.control.decide.messages import (
 )
 from skyward.control.decide.plane_view import PlaneView
 from skyward.control.decide.prospects import RAISE_BUDGET, Obstacle, Prospects, VainWait
+from skyward.control.decide.recorded_autoscaler import RecordedAutoscaler
 from skyward.control.decide.removal import after_drain, at_least, retained_nodes
 from skyward.control.decide.settings import PlaneSettings
 from skyward.control.decide.tasks import messages as tasks
@@ -78,7 +79,7 @@ class ControlPlane:
         self.tasks = TaskManager(settings.retries, settings.groups)
         self.ledger = Ledger(settings.budget)
         self.reconciler = Reconciler(settings.sources, self.ledger, settings.limits, existing=settings.existing)
-        self.autoscaler = Autoscaler(policy, settings.cooldown)
+        self.autoscaler = (RecordedAutoscaler if settings.recorded else Autoscaler)(policy, settings.cooldown)
         self.decisions = DecisionLog()
         self.causes = CauseLog()
         self.kept = KeptRegistry()
@@ -577,7 +578,8 @@ class ControlPlane:
         obstacles = self.prospects.blocked(self.tasks.shapes(), now)
         blocked = {name: BlockedNodes(self._not_waited_for(name), each.why) for name, each in obstacles.items()}
         try:
-            verdict = self.autoscaler.evaluate(self._snapshot(obstacles, now), room, self.ledger.budget, blocked)
+            limits = GrowthLimits(room, self.ledger.budget, blocked)
+            verdict = self.autoscaler.evaluate(self._snapshot(obstacles, now), limits)
         except (Exception, SystemExit) as error:  # of a policy that the user wrote; the pool stays as it is
             failed = failure_text(error)
             if failed != self._policy_failure:

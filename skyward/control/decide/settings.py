@@ -25,6 +25,7 @@ class PlaneSettings:
         max_nodes: maximum over all groups; None for no limit but theirs.
         budget: USD in total; None for no limit.
         evaluation_gap: minimum interval between evaluations of the policy that new tasks trigger.
+        recorded: True to record what the autoscaler is told and decides, for a decision log.
     """
 
     groups: tuple[Group, ...]
@@ -40,6 +41,7 @@ class PlaneSettings:
     budget: float | None = None
     evaluation_gap: float = 0.05
     limits: Limits = field(default_factory=Limits)
+    recorded: bool = False
 
 
 def resumed(

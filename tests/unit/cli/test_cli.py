@@ -1,22 +1,31 @@
 """Command `sky`: output, and errors about the command line."""
 
+import argparse
 import builtins
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+from operator import attrgetter
 from pathlib import Path
 from subprocess import PIPE
 from typing import Any
 
+import psutil
 import pytest
 
 from skyward.cli.main import main
 from skyward.cli.simulate import boot_time, group_of, node_bounds, rate
+from skyward.cli.simulation import add_simulate, scenario_of
+from skyward.control.decide.settings import PlaneSettings
 from skyward.scaling.registry import POLICIES
-from skyward.simulator import Distribution
+from skyward.simulator import Distribution, Scenario, one_group
+from skyward.specs.options import Options
 from skyward.values.needs import Needs
+from tests.terminal import Terminal
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.unit
 
@@ -33,9 +42,9 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
     return status, out, err
 
 
-def test_table_has_all_policies_and_the_bounds() -> None:
+def test_comparison_has_all_policies_and_the_bounds() -> None:
     """Runs in a separate process, since policies run in processes."""
-    command = [sys.executable, "-m", "skyward.cli.main", "simulate", *SMALL, "--policy", "binpack", "--seed", "7"]
+    command = [sys.executable, "-m", "skyward.cli.main", "simulate", *SMALL, "--policy", "binpack", "--compare"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     head, *rows = done.stdout.splitlines()
@@ -67,22 +76,22 @@ def test_full_device_is_named() -> None:
     assert (done.returncode, done.stderr) == (1, b"sky reap: No space left on device; free some space, and try again\n")
 
 
-def test_only_runs_one_policy(capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, err = run(capsys, *SMALL, "--only", "--spot-loss", "0.5/h", "--faults", "rough", "--check")
+def test_only_the_chosen_policy_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, err = run(capsys, *SMALL, "--spot-loss", "0.5/h", "--faults", "rough", "--check")
     assert (status, err) == (0, "")
-    assert [line.split()[0] for line in out.splitlines()[1:]] == ["pressure", "bound,", "bound,"]
+    assert [line.split()[0] for line in out.splitlines()[1:]] == [POLICIES[0], "bound,", "bound,"]
 
 
 def test_json_is_deterministic_for_a_seed(capsys: pytest.CaptureFixture[str]) -> None:
     def figures(seed: str) -> dict[str, Any]:
-        status, out, _ = run(capsys, *SMALL, "--only", "--json", "--seed", seed, "--price", "3.2", "--boot", "30+-5")
+        status, out, _ = run(capsys, *SMALL, "--json", "--seed", seed, "--price", "3.2", "--boot", "30+-5")
         assert status == 0
         said = json.loads(out)
         del said["policies"][0]["wall_seconds"]
         return dict(said)
 
     assert figures("1") == figures("1") != figures("2")
-    assert figures("1")["policies"][0]["policy"] == "pressure"
+    assert figures("1")["policies"][0]["policy"] == POLICIES[0]
     assert figures("1")["lower_bound"]["no_wait"] > 0
 
 
@@ -90,7 +99,7 @@ def test_trace_is_simulated(capsys: pytest.CaptureFixture[str], tmp_path: Path) 
     trace = tmp_path / "trace.csv"
     trace.write_text("at,seconds,count,GPU\n0,60,3,\n10,60,2,1\n")
     pool = ("--group", "cpu=0:4,price=1", "--group", "gpu=0:2,price=9,GPU=1", "--policy", "binpack")
-    status, out, _ = run(capsys, "--trace", str(trace), *pool, "--only", "--json")
+    status, out, _ = run(capsys, "--trace", str(trace), *pool, "--json")
     assert status == 0
     (row,) = json.loads(out)["policies"]
     assert (row["tasks"], row["finished"]) == (5, 5)
@@ -98,7 +107,7 @@ def test_trace_is_simulated(capsys: pytest.CaptureFixture[str], tmp_path: Path) 
 
 def test_plot_is_a_png(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "run.png"
-    assert run(capsys, *SMALL, "--only", "--plot", str(path))[0] == 0
+    assert run(capsys, *SMALL, "--plot", str(path))[0] == 0
     assert path.read_bytes().startswith(b"\x89PNG")
 
 
@@ -113,7 +122,7 @@ def test_plot_without_matplotlib_names_the_fix(
         return usual(name, *rest, **named)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    status, _, err = run(capsys, *SMALL, "--only", "--plot", str(tmp_path / "run.png"))
+    status, _, err = run(capsys, *SMALL, "--plot", str(tmp_path / "run.png"))
     assert (status, err) == (2, "sky simulate: A plot needs matplotlib: install it with `pip install matplotlib`.\n")
 
 
@@ -152,14 +161,14 @@ def test_plot_without_matplotlib_names_the_fix(
 def test_invalid_arguments_raise_one_sentence(
     capsys: pytest.CaptureFixture[str], arguments: list[str], sentence: str
 ) -> None:
-    status, out, err = run(capsys, "--only", *arguments)
+    status, out, err = run(capsys, *arguments)
     assert (status, out) == (2, "")
     assert sentence in err
     assert err.count("\n") == 1
 
 
 def test_unwritable_plot_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    status, _, err = run(capsys, *SMALL, "--only", "--plot", "/nowhere/run.png")
+    status, _, err = run(capsys, *SMALL, "--plot", "/nowhere/run.png")
     assert status == 2
     assert err == "sky simulate: The plot cannot be written to '/nowhere/run.png' (No such file or directory); " + (
         "give another path.\n"
@@ -194,6 +203,178 @@ def test_group_is_parsed() -> None:
     assert (group.name, group.min, group.max, group.slots, group.hourly_price) == ("gpu", 1, 8, 2, 12.5)
     assert group.can_hold(Needs({"GPU": 4}, {"fast", "big"}))
     assert not group.can_hold(Needs({"GPU": 5}))
+
+
+def test_help_has_the_defaults_of_pools(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run(capsys, "--help")
+    assert status == 0
+    text = " ".join(out.split())
+    options, settings = Options(), PlaneSettings((), {})
+    assert f"the policy ({options.policy})" in text
+    assert f"cooldown of the autoscaler ({options.autoscale_cooldown:g})" in text
+    assert f"that new tasks trigger ({settings.evaluation_gap:g})" in text
+
+
+def test_defaults_of_a_scenario_are_those_of_a_pool() -> None:
+    options, settings = Options(), Scenario((), one_group(0, 1)).settings()
+    usual = PlaneSettings(settings.groups, settings.sources)
+    assert settings == usual
+    assert (settings.retries, settings.cooldown) == (options.retry_on_interruption, options.autoscale_cooldown)
+    assert (settings.idle_timeout, settings.tick) == (options.autoscale_idle_timeout, options.reconcile_tick_interval)
+    assert settings.limits.concurrent_launches == options.max_concurrent_launches
+    assert settings.limits.upscaling_speed == options.upscaling_speed
+    assert (settings.budget, settings.max_nodes) == (options.budget, options.max_nodes)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "field", "expected"),
+    [
+        ("--look-gap", "1.5", "evaluation_gap", 1.5),
+        ("--tick", "3", "tick", 3.0),
+        ("--retries", "0", "retries", 0),
+        ("--retries", "7", "retries", 7),
+        ("--cooldown", "0", "cooldown", 0.0),
+        ("--idle-timeout", "5", "idle_timeout", 5.0),
+        ("--max-nodes", "3", "max_nodes", 3),
+        ("--budget", "2.5", "budget", 2.5),
+        ("--boot-limit", "700", "limits.boot", 700.0),
+        ("--launch-attempts", "5", "limits.launches", 5),
+        ("--launches", "12", "limits.concurrent_launches", 12),
+        ("--upscaling-speed", "0.5", "limits.upscaling_speed", 0.5),
+    ],
+)
+def test_settings_of_the_pool_are_options(option: str, value: str, field: str, expected: float) -> None:
+    parser = argparse.ArgumentParser()
+    add_simulate(parser.add_subparsers())
+    settings = scenario_of(parser.parse_args(["simulate", option, value])).settings()
+    assert attrgetter(field)(settings) == expected
+
+
+def test_bound_at_the_same_wait_is_beside_the_cost(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run(capsys, *SMALL, "--boot", "30", "--json")
+    (row,) = json.loads(out)["policies"]
+    lower = json.loads(out)["lower_bound"]
+    assert status == 0
+    assert lower["any_wait"] <= row["bound_at_p99"] <= row["cost"]
+    head, first, *_ = run(capsys, *SMALL, "--boot", "30")[1].splitlines()
+    assert head.split()[3:6] == ["cost", "bound", "/bound"]
+    assert f"{row['cost'] / row['bound_at_p99']:.2f}x" in first
+
+
+def test_bound_without_waiting_shows_the_waits_for_the_maximum(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Three tasks of 100 s on one node."""
+    (tmp_path / "trace.csv").write_text("at,seconds,count\n0,100,3\n")
+    _, out, _ = run(capsys, "--trace", str(tmp_path / "trace.csv"), "--nodes", "0:1")
+    (line,) = (line for line in out.splitlines() if line.startswith("bound, no wait"))
+    assert re.split(r"  +", line)[6:8] == ["1 min 40 s", "3 min 20 s"]
+
+
+@pytest.mark.parametrize(
+    ("boot", "says"),
+    [
+        (
+            "700",
+            "The boot time of 700 s is over the boot limit of 600 s: a machine that is no node by then",
+        ),
+        ("590±20", "The boot time of 590±20 s can be over the boot limit of 600 s"),
+        ("580±20", ""),
+    ],
+)
+def test_boot_over_the_limit_is_pointed_out(capsys: pytest.CaptureFixture[str], boot: str, says: str) -> None:
+    status, out, err = run(capsys, "--nodes", "0:2", "--hours", "0.1", "--boot", boot)
+    assert (status, err) == (0, "")
+    assert says in out
+    assert ("boot limit" in out) == bool(says)
+    if boot == "700":
+        assert "1.00x" not in out.splitlines()[1]  # no task was done, so there is no bound
+        assert "`--boot-limit 700`" in out
+        _, raised, _ = run(capsys, "--nodes", "0:2", "--hours", "0.1", "--boot", boot, "--boot-limit", "700")
+        assert "boot limit" not in raised
+
+
+def test_replay_of_a_simulated_log_says_the_same(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    log = str(tmp_path / "log")
+    assert run(capsys, *SMALL, "--policy", "binpack", "--decision-log", log)[0] == 0
+    status, out, err = run(capsys, "--replay", log)
+    assert (status, err) == (0, "")
+    assert re.fullmatch(
+        r"The same decisions: [\d,]+ evaluations of 'binpack' in 1 pool, of which \d+ changed the number .*\n",
+        out,
+    )
+    assert json.loads(run(capsys, "--replay", log, "--json")[1])["differences"] == []
+
+
+def test_replay_prints_the_first_difference_and_fails(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    run(capsys, *SMALL, "--policy", "binpack", "--decision-log", str(log))
+    log.write_text(log.read_text().replace('"parameters":{"interval":5.0}', '"parameters":{}').replace("-> +", "=> +"))
+    status, out, _ = run(capsys, "--replay", str(log))
+    lines = out.splitlines()
+    assert status == 1
+    assert re.match(r"\d+ of \d+ evaluations of 'binpack' differ from the log. The first:", lines[0])
+    assert re.match(r"line \d+, .* after the first evaluation of pool 'simulated'", lines[1])
+    assert [line.split()[0] for line in lines[2:]] == ["input:", "recorded:", "now:"]
+    assert "=> +" in lines[3]
+    assert "-> +" in lines[4]
+
+
+def test_replay_shows_the_decisions_of_another_policy(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    log = str(tmp_path / "log")
+    run(capsys, *SMALL, "--policy", "binpack", "--decision-log", log)
+    status, out, _ = run(capsys, "--replay", log, "--policy", "no")
+    first, head, *rows = out.splitlines()
+    assert status == 0
+    assert re.match(r"At \d+ of \d+ evaluations, 'no' requests other nodes than 'binpack' did.", first)
+    assert head.split() == ["line", "after", "queued", "nodes", "recorded", "no", "reason"]
+    assert rows
+    status, out, _ = run(capsys, "--replay", log, "--policy", "binpack")
+    assert (status, out.split(",")[0].split()[:2]) == (0, ["At", "0"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (
+            ["--boot", "60"],
+            "--boot cannot be combined with --replay, which takes everything but --policy",
+        ),
+        (["--decision-log", "x"], "--decision-log cannot be combined with --replay"),
+        (["--policy", "nope"], "There is no scaling policy 'nope'"),
+    ],
+)
+def test_replay_takes_only_a_policy(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, arguments: list[str], sentence: str
+) -> None:
+    log = str(tmp_path / "log")
+    run(capsys, *SMALL, "--decision-log", log)
+    status, out, err = run(capsys, "--replay", log, *arguments)
+    assert (status, out) == (2, "")
+    assert sentence in err
+
+
+def test_interrupt_ends_every_process_quietly(tmp_path: Path) -> None:
+    """The whole group gets the signal, as from Ctrl-C in a terminal."""
+    command = [sys.executable, "-m", "skyward", "simulate", "--compare", "--nodes", "0:1000", "--hours", "48"]
+    with subprocess.Popen(command, stdout=PIPE, stderr=PIPE, text=True, start_new_session=True) as running:
+        group = psutil.Process(running.pid)
+        wait_for(lambda: len(group.children()) > 1, "the processes of the policies")
+        children = group.children(recursive=True)
+        os.killpg(running.pid, signal.SIGINT)
+        out, err = running.communicate(timeout=30)
+    assert (running.returncode, out, err) == (130, "", "sky simulate: interrupted\n")
+    assert not [child for child in children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
+
+
+def test_progress_is_shown_on_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    assert main(["simulate", *SMALL, "--policy", "binpack"]) == 0
+    assert "binpack" in terminal.getvalue()
+    assert "100%" in terminal.getvalue()
+    assert capsys.readouterr().out.startswith("policy")
 
 
 def test_simulator_does_not_load_matplotlib() -> None:
