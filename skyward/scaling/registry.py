@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from skyward.errors import SpecError
+from skyward.scaling.adaptive import Adaptive
 from skyward.scaling.binpack import Binpack
 from skyward.scaling.capability import Capability
 from skyward.scaling.fixed_elastic import FixedElastic
@@ -16,6 +17,7 @@ from skyward.values.validation import closest, seconds, shown
 __all__ = ["POLICIES", "find_policy"]
 
 _MAKERS: Mapping[str, Callable[[], Policy]] = {
+    "adaptive": Adaptive,
     "pressure": Pressure,
     "no": No,
     "vanilla": Vanilla,

@@ -7,7 +7,7 @@ from skyward.control.decide.machines.requests import Limits
 from skyward.control.decide.machines.sources import MachineSource
 from skyward.control.decide.settings import PlaneSettings
 from skyward.errors import SpecError
-from skyward.scaling.snapshot import Group
+from skyward.scaling.snapshot import Group, TargetWait
 from skyward.simulator.faults import NO_FAULTS, Faults
 from skyward.simulator.workload import Distribution, Task, Workload
 
@@ -54,6 +54,8 @@ class Scenario:
         policy: name of the scaling policy.
         boot: time from the launch of a machine to its first task.
         sources: sources of machines of each group, each of another provider, at the same price.
+        idle_timeout: seconds without a task before a node may be removed; None for the policy's own time.
+        target_wait, waiting_cost: for the policy; see `Snapshot`.
         grace: maximum time that the run continues after the last task arrives.
         checked: True to check every invariant after every step.
         limits: limits of the reconciler; None for its defaults.
@@ -62,14 +64,16 @@ class Scenario:
 
     work: Workload | tuple[Task, ...]
     groups: tuple[Group, ...]
-    policy: str = "pressure"
+    policy: str = "adaptive"
     boot: Distribution = field(default_factory=lambda: Distribution(60, 20))
     seed: int = 0
     budget: float | None = None
     sources: int = 1
     faults: Faults = NO_FAULTS
     cooldown: float = 30.0
-    idle_timeout: float = 60.0
+    idle_timeout: float | None = None
+    target_wait: TargetWait = "balanced"
+    waiting_cost: float | None = None
     grace: float = 24 * HOUR
     retries: int = 1000
     checked: bool = False
@@ -99,6 +103,8 @@ class Scenario:
             retries=self.retries,
             cooldown=self.cooldown,
             idle_timeout=self.idle_timeout,
+            target_wait=self.target_wait,
+            waiting_cost=self.waiting_cost,
             budget=self.budget,
             evaluation_gap=LOOK_GAP,
             limits=self.limits or Limits(concurrent_launches=1000),

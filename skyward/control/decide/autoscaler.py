@@ -44,10 +44,15 @@ class Evaluation:
 
 @dataclass
 class Autoscaler:
-    """Cooldown and hysteresis around one policy: the time of its last change, and what it has requested since."""
+    """Cooldown and hysteresis around one policy: the time of its last change, and what it has requested since.
+
+    Attributes:
+        look_at: time at which the policy is to be asked again, whatever happens; None for its interval.
+    """
 
     policy: Policy
     cooldown: float = 30.0
+    look_at: float | None = None
     _life: Lifecycle[AutoscalerState] = field(
         default_factory=lambda: Lifecycle("the autoscaler", AUTOSCALER, "waiting")
     )
@@ -92,7 +97,13 @@ class Autoscaler:
         decision = self.policy.decide(snapshot)
         before = snapshot.desired
         wanted, notes = _within_bounds(decision, snapshot, room)
-        after = {name: self._step(name, before[name], wanted[name], decision.settled, now) for name in before}
+        self.look_at = None if decision.look_in is None else now + decision.look_in
+        after = {
+            name: self._step(
+                name, before[name], wanted[name], decision.settled, now, decision.cancelled.get(name, 0)
+            )
+            for name in before
+        }
         reason = ", ".join((decision.reason, *notes))
         held_back = self._why_held_back(now) if after != wanted else ""
         if after == wanted == before:
@@ -102,12 +113,17 @@ class Autoscaler:
             self.start_cooldown(now)
         return verdict if verdict.changed or held_back else None
 
-    def _step(self, group: str, before: int, wanted: int, settled: bool, now: float) -> int:
-        """Return the desired nodes of one group: more at once, fewer only after the cooldown."""
+    def _step(self, group: str, before: int, wanted: int, settled: bool, now: float, cancelled: int) -> int:
+        """Return the desired nodes of one group: more at once, fewer only after the cooldown.
+
+        Args:
+            cancelled: booting nodes that the policy gives up, which go at once.
+        """
         if wanted >= before:
             self._fewer_since.pop(group, None)
             self._most_wanted.pop(group, None)
             return wanted
+        before = max(wanted, before - cancelled)
         since = self._fewer_since.setdefault(group, now)
         most = self._most_wanted[group] = max(wanted, self._most_wanted.get(group, wanted))
         if now - self._acted_at < self.cooldown:

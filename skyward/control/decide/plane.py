@@ -46,7 +46,7 @@ from skyward.events.decisions import Decider, DecisionEvent, DecisionLog
 from skyward.formatting import count_text, money_text
 from skyward.kept.registry import KeptRegistry
 from skyward.scaling.bundles import floor_nodes
-from skyward.scaling.snapshot import Demand, Group, Policy, RetainedNodes, Snapshot
+from skyward.scaling.snapshot import DEFAULT_IDLE_TIMEOUT, Demand, Group, Policy, RetainedNodes, Snapshot
 from skyward.values.needs import NOTHING, Needs
 
 __all__ = ["ControlPlane"]
@@ -73,6 +73,7 @@ class ControlPlane:
         self.groups = {group.name: group for group in settings.groups}
         self.tasks = TaskManager(settings.retries, settings.groups)
         self.ledger = Ledger(settings.budget)
+        self.tasks.packs = self._packs
         self.reconciler = Reconciler(settings.sources, self.ledger, settings.limits, existing=settings.existing)
         self.autoscaler = Autoscaler(policy, settings.cooldown)
         self.decisions = DecisionLog()
@@ -89,6 +90,7 @@ class ControlPlane:
         self._uses: dict[int, tuple[str, ...]] = {}
         self._found: dict[int, Mapping[str, float]] = {}
         self._boot_seconds: float | None = None
+        self._boots: dict[str, float] = {}
         self._evaluated_at = float("-inf")
         self._evaluate_at: float | None = None
         self._reconciled_at = 0.0
@@ -173,6 +175,7 @@ class ControlPlane:
             case _:
                 self._cause()
                 self._record_resources(message)
+                self._record_boot(message, now)
                 self._reconcile(message, now, effects)
                 if isinstance(message, machines.TakenOver):
                     self._remove_emptied(now, effects)
@@ -307,14 +310,24 @@ class ControlPlane:
             case _:
                 pass
 
+    def _record_boot(self, message: machines.ReconcilerMessage, now: float) -> None:
+        """Record how long a machine took from its latest request until it joined, if this pool has launched it."""
+        if not isinstance(message, machines.Joined):
+            return
+        machine = self.reconciler.table.machines.get(message.machine)
+        if machine is None or machine.state != "INSTALLING" or not machine.requested_at or machine.adopted:
+            return
+        source = machine.source
+        if source is None or source.lender or source in self.settings.existing.get(machine.group, {}):
+            return
+        took = now - machine.requested_at[-1]
+        self._boot_seconds = _averaged(self._boot_seconds, took)
+        self._boots[machine.group] = _averaged(self._boots.get(machine.group), took)
+
     def _is_short(self, group: str) -> bool:
         return self.reconciler.table.count(group, "active") < self.desired.get(group, 0)
 
     def _joined(self, number: int, rank: int, group: Group, now: float, effects: list[PlaneEffect]) -> None:
-        machine = self.reconciler.table.machines.get(number)
-        if machine is not None and machine.requested_at and machine.since == now:
-            took = now - machine.requested_at[0]
-            self._boot_seconds = took if self._boot_seconds is None else 0.7 * self._boot_seconds + 0.3 * took
         resources = {**group.resources, **self._found.get(number, {})}
         joined = tasks.RankJoined(rank, group.slots, group.name, resources, group.capabilities)
         self._tell_tasks(joined, now, effects)
@@ -418,6 +431,7 @@ class ControlPlane:
         after = dict(self.desired)
         for name, (least, most) in bounds.items():
             after[name] = max(least, min(most, nodes.get(name, after.get(name, least))))
+        self.tasks.packs = self._packs
         sizes = ", ".join(f"{least}" if least == most else f"{least} to {most}" for least, most in bounds.values())
         if not self.budget_exhausted:
             self._decide("user", after, f"resized to {sizes}", now, effects, retry_given_up=True)
@@ -549,6 +563,11 @@ class ControlPlane:
             group.max > group.min or self.desired.get(group.name, 0) > group.max for group in self.groups.values()
         )
 
+    @property
+    def _packs(self) -> bool:
+        """True if tasks go to the fullest nodes: the number of nodes may change, and the policy removes idle ones."""
+        return any(group.max > group.min for group in self.groups.values()) and getattr(self.policy, "packs", False)
+
     # Budget.
 
     def _watch_budget(self, now: float, effects: list[PlaneEffect]) -> None:
@@ -637,8 +656,10 @@ class ControlPlane:
         yield self._evaluated_at + self.autoscaler.interval
         if self._evaluate_at is not None:
             yield self._evaluate_at
+        if self.autoscaler.look_at is not None:
+            yield max(self.autoscaler.look_at, self._evaluated_at + self.settings.evaluation_gap)
         if self.tasks.idle_since is not None:
-            idle_at = self.tasks.idle_since + self.settings.idle_timeout + 0.001
+            idle_at = self.tasks.idle_since + self._idle_timeout + 0.001
             if idle_at > self._evaluated_at:
                 yield idle_at
 
@@ -674,20 +695,51 @@ class ControlPlane:
 
     def snapshot(self, now: float) -> Snapshot:
         """Return the pool as a policy sees it."""
+        pauses = self._pauses(now)
         return Snapshot(
             now=now,
             groups=self._scalable_groups(),
-            counts={name: self._view.counts(name, self.desired.get(name, 0)) for name in self.groups},
-            demands=self.tasks.demands(),
+            counts={
+                name: self._view.counts(name, self.desired.get(name, 0), is_paused=name in pauses)
+                for name in self.groups
+            },
+            demands=self.tasks.demands(now),
+            running=self.tasks.run_times.running(now),
+            submitted=self.tasks.submitted,
             floor=self._floor,
             idle_for=self.tasks.idle_for(now),
-            idle_timeout=self.settings.idle_timeout,
+            idle_timeout=self._idle_timeout,
+            idle_timeout_given=self.settings.idle_timeout is not None,
+            target_wait=self.settings.target_wait,
+            waiting_cost=self.settings.waiting_cost,
             max_nodes=self.settings.max_nodes,
             boot_seconds=self._boot_seconds,
+            boots=self._boots,
+            pauses=pauses,
+            prices=self._prices(now),
             task_seconds=self.tasks.task_seconds,
             retained=self.retained(now),
             nodes=self._view.nodes(now),
         )
+
+    @property
+    def _idle_timeout(self) -> float:
+        return DEFAULT_IDLE_TIMEOUT if self.settings.idle_timeout is None else self.settings.idle_timeout
+
+    def _pauses(self, now: float) -> dict[str, float]:
+        """Return, by group, the seconds until a source may be asked for machines; groups that may be now are left out.
+        """
+        backoff = self.reconciler.requester.backoff
+        found = {name: backoff.retry_at(sources, now) - now for name, sources in self.settings.sources.items()}
+        return {name: pause for name, pause in found.items() if pause > 0}
+
+    def _prices(self, now: float) -> dict[str, float]:
+        """Return, by group, the price of a machine that is requested now, USD per hour."""
+        backoff = self.reconciler.requester.backoff
+        return {
+            name: (backoff.choose(sources, now) or sources[0]).hourly_price
+            for name, sources in self.settings.sources.items()
+        }
 
     def _scalable_groups(self) -> tuple[Group, ...]:
         """Return the groups; those that cannot launch nodes are limited to those they have, if others can grow."""
@@ -718,3 +770,8 @@ class ControlPlane:
         inputs = self._view.inputs(now)
         event = DecisionEvent(now, by, self.policy.name, inputs, before, after, reason, held_back, str(cause))
         effects.append(Decided(self.decisions.add(event), cause=self.handled))
+
+
+def _averaged(mean: float | None, latest: float) -> float:
+    """Return a mean of the latest values."""
+    return latest if mean is None else 0.7 * mean + 0.3 * latest
