@@ -96,7 +96,7 @@ def _parser() -> argparse.ArgumentParser:
     work = simulate.add_mutually_exclusive_group()
     work.add_argument("--workload", metavar="NAME", help="burst, diurnal, sweep or phases (burst)")
     work.add_argument("--trace", metavar="FILE", type=Path, help="tasks from a CSV or JSON lines file")
-    simulate.add_argument("--policy", metavar="NAME", help="the policy to list first (pressure)")
+    simulate.add_argument("--policy", metavar="NAME", help="the policy to list first (adaptive)")
     simulate.add_argument("--only", action="store_true", help="run just that policy")
     simulate.add_argument("--nodes", metavar="MIN:MAX", help="bounds of the pool (0:100)")
     simulate.add_argument("--slots", metavar="N", help="tasks that a node runs at once (1)")
@@ -121,7 +121,14 @@ def _parser() -> argparse.ArgumentParser:
     simulate.add_argument("--task-seconds", metavar="N", default="300", help="mean duration of a task (300)")
     simulate.add_argument("--peak", metavar="TASKS", help="maximum number of concurrent tasks (all slots)")
     simulate.add_argument("--cooldown", metavar="SECONDS", default="30", help="cooldown of the autoscaler (30)")
-    simulate.add_argument("--idle-timeout", metavar="SECONDS", default="60", help="idle timeout of the autoscaler (60)")
+    simulate.add_argument("--idle-timeout", metavar="SECONDS", help="idle timeout of a node (the policy's own)")
+    simulate.add_argument(
+        "--target",
+        metavar="TARGET",
+        default="balanced",
+        help="how long tasks may wait beyond a boot: cheap, balanced, fast or seconds (balanced)",
+    )
+    simulate.add_argument("--waiting-cost", metavar="USD", help="cost of an hour for which a task waits")
     simulate.add_argument("--seed", type=int, default=0, help="the same seed gives the same run (0)")
     simulate.add_argument("--check", action="store_true", help="check every invariant after every step; slow")
     simulate.add_argument("--plot", metavar="FILE", type=Path, help="write a PNG of demand, desired and current")
@@ -193,6 +200,7 @@ def _scenario(given: argparse.Namespace) -> "Scenario":
     from skyward.cli.simulate import boot_time, group_of, node_bounds, positive, rate, slot_count
     from skyward.scaling.registry import POLICIES, find_policy
     from skyward.simulator import Scenario, Workload, find_faults, one_group, read_trace
+    from skyward.specs.options import TARGETS
 
     policy = given.policy or POLICIES[0]
     find_policy(policy)
@@ -230,7 +238,9 @@ def _scenario(given: argparse.Namespace) -> "Scenario":
         budget=None if given.budget is None else positive(given.budget, "--budget"),
         faults=faults,
         cooldown=positive(given.cooldown, "--cooldown", zero=True),
-        idle_timeout=positive(given.idle_timeout, "--idle-timeout"),
+        idle_timeout=None if given.idle_timeout is None else positive(given.idle_timeout, "--idle-timeout"),
+        target_wait=given.target if given.target in TARGETS else positive(given.target, "--target", zero=True),
+        waiting_cost=None if given.waiting_cost is None else positive(given.waiting_cost, "--waiting-cost"),
         checked=given.check,
     )
 

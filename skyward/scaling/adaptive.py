@@ -36,13 +36,13 @@ LEAST_KEEP = 5.0
 SELDOM = 1 / 6
 """Share of its time for which an idle node is kept that no task is expected to use within that time."""
 
-MEMORY = 3.0
-"""Boot times over which arrivals of tasks are averaged."""
+MEMORIES = (1.0, 10.0)
+"""Boot times over which arrivals of tasks are averaged; the lower average counts, so that a burst is soon forgotten."""
 
 GANG_SECONDS = 3600.0
 """Run time that tasks are taken to have which must run together: each needs a slot of its own."""
 
-SLACK = 0.05
+SLACK = 0.5
 """Part of a node that is not launched for: estimates are not that exact."""
 
 
@@ -51,11 +51,13 @@ class _Offer:
     """A group during one decision.
 
     Attributes:
-        boot: seconds from a request to the first task, including the pause of its sources.
+        boot: seconds from a request to the first task.
+        pause: seconds until a source may be asked.
         price: USD per hour of a new node.
         wait: seconds that tasks may wait beyond a boot.
         free, busy: parts of its active nodes without and with tasks, in nodes.
-        booting: booting nodes that will come.
+        booting: booting nodes that waiting tasks may use.
+        coming: all booting nodes, without those that cannot be requested for longer than tasks are to wait.
         room: nodes that may be launched.
         new: nodes to launch.
         kept: booting nodes that waiting tasks use.
@@ -63,13 +65,14 @@ class _Offer:
 
     group: Group
     boot: float
+    pause: float
     price: float
     wait: float
     free: float
     busy: float
     booting: float
+    coming: int
     room: int
-    is_paused: bool = False
     new: int = 0
     kept: float = 0.0
 
@@ -77,6 +80,11 @@ class _Offer:
     def window(self) -> float:
         """Seconds within which waiting tasks are to start."""
         return self.boot + self.wait
+
+    @property
+    def is_sold_out(self) -> bool:
+        """True if no node can be requested before the tasks are to start."""
+        return self.pause > self.wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +128,9 @@ class Adaptive:
     interval: float | None = None
     packs: bool = field(default=True, init=False, repr=False)
     _looked_at: float | None = field(default=None, init=False, repr=False)
+    _began_at: float | None = field(default=None, init=False, repr=False)
     _submitted: int = field(default=0, init=False, repr=False)
-    _rate: float = field(default=0.0, init=False, repr=False)
+    _rates: tuple[float, ...] = field(default=(0.0,) * len(MEMORIES), init=False, repr=False)
     _probing_since: float | None = field(default=None, init=False, repr=False)
     _scan_at: float = field(default=0.0, init=False, repr=False)
 
@@ -135,14 +144,13 @@ class Adaptive:
         cancelled: dict[str, int] = {}
         for name, offer in offers.items():
             counts, group = snapshot.counts[name], offer.group
-            unneeded = 0 if offer.new else max(0, counts.booting - ceil(offer.kept - SLACK))
-            unneeded = min(unneeded, max(0, counts.active + counts.booting - group.min))
-            if unneeded and self._is_last(snapshot, waiting):
-                unneeded = min(unneeded, counts.booting - 1)
-            count = counts.active + counts.booting + offer.new - unneeded
-            if unneeded:
-                cancelled[name] = unneeded
+            unneeded = 0 if offer.new else self._unneeded(offer, snapshot)
+            count = counts.active + offer.coming + offer.new - unneeded
+            if not offer.new and self._is_last(snapshot, waiting):
+                count = max(count, counts.booting)
             desired[name] = max(group.min, min(group.max, count))
+            if count < counts.active + counts.booting:
+                cancelled[name] = counts.active + counts.booting - max(group.min, count)
         victims, idle_text = self._idle(snapshot, offers, result)
         for node in victims:
             desired[node.group] = max(offers[node.group].group.min, desired[node.group] - 1)
@@ -151,7 +159,7 @@ class Adaptive:
         return Decision(
             desired,
             _reason(snapshot, waiting, offers, result, desired, cancelled, idle_text),
-            victims=tuple(node.rank for node in victims),
+            victims=tuple(node.rank for node in victims if node.rank or len(victims) == 1),
             settled=True,
             infeasible=never(snapshot),
             cancelled=cancelled,
@@ -159,11 +167,17 @@ class Adaptive:
         )
 
     def _observe(self, snapshot: Snapshot) -> None:
-        """Update the rate at which tasks arrive, in tasks per second over the last few boots."""
-        memory = MEMORY * max(10.0, snapshot.boot_seconds or BOOT)
+        """Update the rates at which tasks arrive, in tasks per second."""
+        if self._began_at is None:
+            self._began_at = snapshot.now
         if self._looked_at is not None:
             arrived = max(0, snapshot.submitted - self._submitted)
-            self._rate = self._rate * exp(-max(0.0, snapshot.now - self._looked_at) / memory) + arrived / memory
+            passed = max(0.0, snapshot.now - self._looked_at)
+            memories = [boots * max(10.0, snapshot.boot_seconds or BOOT) for boots in MEMORIES]
+            self._rates = tuple(
+                rate * exp(-passed / memory) + arrived / memory
+                for rate, memory in zip(self._rates, memories, strict=True)
+            )
         self._looked_at, self._submitted = snapshot.now, snapshot.submitted
 
     @staticmethod
@@ -215,8 +229,6 @@ class Adaptive:
         if not unknown or self._probing_since is None:
             return 0.0
         boot = min((offer.boot for offer in offers.values() if offer.group.max), default=BOOT)
-        if boot == inf:
-            return 0.0
         boot = max(boot, 0.05)
         rounds = int((snapshot.now - self._probing_since) / boot + 1e-6)
         result.look_in = self._probing_since + (rounds + 1) * boot - snapshot.now
@@ -228,9 +240,7 @@ class Adaptive:
 
     # Nodes that idle.
 
-    def _idle(
-        self, snapshot: Snapshot, offers: dict[str, _Offer], result: _Result
-    ) -> tuple[list[NodeLoad], str]:
+    def _idle(self, snapshot: Snapshot, offers: dict[str, _Offer], result: _Result) -> tuple[list[NodeLoad], str]:
         """Return the nodes to remove because they idle, and the reason."""
         needs_room = bool(result.short) and snapshot.max_nodes is not None
         if snapshot.now < self._scan_at and not needs_room and not snapshot.idle_for:
@@ -239,9 +249,7 @@ class Adaptive:
         if not candidates:
             return [], ""
         idle = [
-            node
-            for node in snapshot.nodes
-            if node.stage == "active" and not node.busy and node.group in candidates
+            node for node in snapshot.nodes if node.stage == "active" and not node.busy and node.group in candidates
         ]
         limits = self._limits(idle, offers, snapshot)
         going = [node for node in idle if node.idle_for >= limits[node.rank]]
@@ -263,43 +271,63 @@ class Adaptive:
                 victims.append(node)
         if not victims:
             return [], ""
+        self._scan_at = snapshot.now  # they are to be named until they go
         least = min(node.idle_for for node in victims)
         nodes = count_text(len(victims), "node")
         verb = "has" if len(victims) == 1 else "have"
         if needs_room:
             return victims, f"{nodes} without tasks must go, since waiting tasks need other nodes"
-        keep = max(limits[node.rank] for node in victims)
-        return victims, f"{nodes} {verb} been idle for {rough_text(least)}, over the {rough_text(keep)} that {_why(victims, offers, snapshot)}"
+        keep = rough_text(max(limits[node.rank] for node in victims))
+        why = _why(victims, offers, snapshot)
+        return (
+            victims,
+            f"{nodes} {verb} been idle for {rough_text(least)}, over the {keep} that {why}",
+        )
 
     @staticmethod
     def _may_shrink(offer: _Offer, snapshot: Snapshot) -> bool:
         counts, group = snapshot.counts[offer.group.name], offer.group
         return counts.active > group.min and counts.active * group.slots - counts.busy >= group.slots
 
-    def _limits(
-        self, idle: Sequence[NodeLoad], offers: dict[str, _Offer], snapshot: Snapshot
-    ) -> dict[int, float]:
+    def _limits(self, idle: Sequence[NodeLoad], offers: dict[str, _Offer], snapshot: Snapshot) -> dict[int, float]:
         """Return the seconds for which each idle node is kept.
 
         New tasks use the free slots of busy nodes first, then the idle nodes by rank. A node that they are not expected
-        to reach before its time is over is kept only briefly.
+        to reach before its time is over is kept only briefly, unless it is the head, or the pool is new.
         """
+        began = snapshot.now if self._began_at is None else self._began_at
+        is_new = snapshot.now - began < MEMORIES[-1] * (snapshot.boot_seconds or BOOT)
         ahead = sum(counts.active * offers[name].group.slots - counts.busy for name, counts in snapshot.counts.items())
         ahead -= sum(offers[node.group].group.slots for node in idle)
         limits: dict[int, float] = {}
         for node in idle:
             offer = offers[node.group]
             keep = _keep(offer, snapshot)
-            expected = (max(0, ahead) + 1) / self._rate if self._rate > 1e-9 else inf
+            expected = self._reached_in(ahead)
             ahead += offer.group.slots
-            if expected > keep and _given(offer.group, snapshot) is None and offer.price > 0:
+            is_seldom = expected > keep and node.rank and not is_new
+            if is_seldom and offer.price > 0 and _given(offer.group, snapshot) is None:
                 keep = max(min(keep, LEAST_KEEP), SELDOM * keep)
             limits[node.rank] = keep
         return limits
 
-    def _look_in(
-        self, snapshot: Snapshot, offers: dict[str, _Offer], result: _Result, going: bool
-    ) -> float | None:
+    def _reached_in(self, ahead: int) -> float:
+        """Return the seconds until new tasks are expected to need more than `ahead` free slots."""
+        rate = min(self._rates)
+        return (max(0, ahead) + 1) / rate if rate > 1e-9 else inf
+
+    def _unneeded(self, offer: _Offer, snapshot: Snapshot) -> int:
+        """Return the number of booting nodes that neither waiting nor, as far as expected, new tasks use in time."""
+        counts, group = snapshot.counts[offer.group.name], offer.group
+        needed = ceil(offer.kept - 1e-9)
+        ahead = snapshot.capacity - snapshot.inflight
+        keep = _keep(offer, snapshot)
+        while needed < offer.coming and self._reached_in(ahead) <= keep:
+            needed += 1
+            ahead += group.slots
+        return max(0, min(offer.coming - needed, counts.active + offer.coming - group.min))
+
+    def _look_in(self, snapshot: Snapshot, offers: dict[str, _Offer], result: _Result, going: bool) -> float | None:
         """Return the seconds after which to look again: when a boot, a pause or an idle time may have ended."""
         times = [result.look_in]
         boot = min((offer.boot for offer in offers.values()), default=BOOT)
@@ -307,7 +335,7 @@ class Adaptive:
             times.append(max(0.2, min(boot, 60.0) / 8))
         if going:
             times.append(2.0)
-        if any(self._may_shrink(offer, snapshot) for offer in offers.values()):
+        elif any(self._may_shrink(offer, snapshot) for offer in offers.values()):
             times.append(max(0.0, self._scan_at - snapshot.now))
         times += [snapshot.pauses[name] for name in offers if 0 < snapshot.pauses.get(name, 0.0) < inf]
         soonest = min(times)
@@ -328,16 +356,18 @@ def _offer(group: Group, snapshot: Snapshot) -> _Offer:
             wait = 0.0
         case seconds:
             wait = float(seconds)
+    coming = counts.booting - (counts.unrequested if pause > wait else 0)
     return _Offer(
         group,
-        boot + pause,
+        boot,
+        pause,
         snapshot.prices.get(group.name, group.hourly_price),
         wait,
         free=max(0, counts.active * slots - counts.busy) / slots,
         busy=min(counts.busy, counts.active * slots) / slots,
-        booting=max(0, counts.booting - counts.unrequested),
-        room=0 if pause == inf else max(0, group.max - counts.active - counts.booting + counts.unrequested),
-        is_paused=pause > 0,
+        booting=coming,
+        coming=coming,
+        room=0 if pause == inf else max(0, group.max - counts.active - coming),
     )
 
 
@@ -368,7 +398,7 @@ def _use_existing(each: _Waiting, able: Iterable[_Offer], snapshot: Snapshot) ->
     """
     left = float(each.demand.count)
     able = list(able)
-    overdue = bool(able) and each.demand.waited > max(offer.window for offer in able if offer.window < inf or True)
+    overdue = bool(able) and each.demand.waited > max(offer.window for offer in able)
     for offer in able:
         per_node = at_once(offer.group, each.demand.needs)
         starts = per_node * starts_of_free(offer.window, each.seconds)
@@ -408,7 +438,7 @@ def _buy(each: _Waiting, left: float, able: Sequence[_Offer], most: float) -> di
             tasks = at_once(offer.group, each.demand.needs) * starts_of_free(offer.wait, each.seconds)
             served = min(left, tasks)
             busy = offer.boot + each.seconds * max(1.0, served / at_once(offer.group, each.demand.needs))
-            key = (offer.is_paused, offer.price * busy / served, order)
+            key = (offer.is_sold_out, offer.price * busy / served, order)
             if best is None or key < best_key:
                 best, best_key = offer, key
         if best is None:
@@ -514,8 +544,12 @@ def _work_text(
     if all(not each.known for each in waiting):
         if launched:
             more = count_text(sum(launched.values()), "more node")
-            return f"{tasks} of unknown length: {more} until the first has ended or run for a boot of {rough_text(boot)}"
-        return f"{tasks} of unknown length wait for the first to end, or to run for as long as a boot: {rough_text(boot)}"
+            return (
+                f"{tasks} of unknown length: {more} until the first has ended or run for a boot of {rough_text(boot)}"
+            )
+        return (
+            f"{tasks} of unknown length wait for the first to end, or to run for as long as a boot: {rough_text(boot)}"
+        )
     work = sum(each.demand.count * each.seconds for each in waiting)
     slots = snapshot.capacity
     nodes = sum(counts.active for counts in snapshot.counts.values())
@@ -539,7 +573,5 @@ def _work_text(
 
 def _end(snapshot: Snapshot, work: float) -> float:
     """Return the seconds until the waiting tasks end on the nodes that are up."""
-    running = sum(
-        each.count * max(0.0, (each.seconds or 0.0) - each.age) for each in snapshot.running if each.seconds
-    )
+    running = sum(each.count * max(0.0, (each.seconds or 0.0) - each.age) for each in snapshot.running if each.seconds)
     return (work + running) / max(1, snapshot.capacity)

@@ -45,7 +45,7 @@ def find_policy(given: object) -> Policy:
         raise SpecError(f"The scaling policy must be an object, so write `{given.__name__}()`, not its class.")
     if missing := [name for name in ("name", "interval", "decide") if not hasattr(given, name)]:
         raise SpecError(
-            f"The scaling policy must be a name, as in `policy='pressure'`, or an object with `name`, `interval` and "
+            f"The scaling policy must be a name, as in `policy='adaptive'`, or an object with `name`, `interval` and "
             f"`decide(snapshot)`, but {shown(given)} has no {missing[0]!r}."
         )
     seconds(given.interval, "interval of the scaling policy", optional=True, least=limits.INTERVAL)  # type: ignore[attr-defined]  # it has the attribute

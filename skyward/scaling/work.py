@@ -37,8 +37,8 @@ def starts_of_busy(running: Iterable[RunningTasks], window: float, seconds: floa
         total += tasks.count
         if tasks.seconds is not None:
             left = min(window, max(0.0, tasks.seconds - tasks.age))
-            starts += tasks.count * _share_that_ends(tasks, tasks.seconds, window) * starts_of_free(
-                window - left, seconds
+            starts += (
+                tasks.count * _share_that_ends(tasks, tasks.seconds, window) * starts_of_free(window - left, seconds)
             )
     return starts / total if total else 0.0
 

@@ -1,8 +1,9 @@
 """Options of a pool, independent of its machines."""
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypedDict
 
+from skyward.errors import SpecError
 from skyward.specs.nodes import Worker
 from skyward.values import limits
 from skyward.values.validation import Value, choice, number, of_type, seconds, whole
@@ -10,11 +11,14 @@ from skyward.values.validation import Value, choice, number, of_type, seconds, w
 if TYPE_CHECKING:
     from skyward.scaling.snapshot import Policy, TargetWait
 
-__all__ = ["Console", "OptionFields", "Options", "Selection"]
+__all__ = ["TARGETS", "Console", "OptionFields", "Options", "Selection"]
 
 type Selection = Literal["cheapest", "first"]
-type Target = Literal["cheap", "balanced", "fast"]
 type Console = Literal["rich", "minimal", "log", "silent"]
+
+
+TARGETS: Final = ("cheap", "balanced", "fast")
+"""Names of targets of the waiting time."""
 
 
 class OptionFields(TypedDict, total=False):
@@ -163,10 +167,12 @@ class Options(Value):
 
 def _check_target(target: object) -> None:
     """Check that `target` is a time, or the name of one."""
-    if isinstance(target, str):
-        choice(target, "target_wait", Target)
-    else:
+    if not isinstance(target, str):
         seconds(target, "target_wait", zero=True)
+    elif target not in TARGETS:
+        raise SpecError(
+            f"target_wait must be 'cheap', 'balanced' or 'fast', or a number of seconds, but got {target!r}."
+        )
 
 
 def _check_policy(policy: object) -> None:

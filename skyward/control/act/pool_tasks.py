@@ -236,7 +236,8 @@ class PoolTasks:
             each = {name: amount * together.procs for name, amount in work.needs.resources.items()}
             if reason := ready.tasks.infeasible(Needs(each, work.needs.capabilities)):
                 raise NoGroupFitsError(f"asks for {reason}.", subject=f"{work.name}() in each of its processes")
-        new = tasks.Broadcast(work.number, work.needs, work.retries.times, ranks, keys_of(work.kept), together, work.name)
+        kept = keys_of(work.kept)
+        new = tasks.Broadcast(work.number, work.needs, work.retries.times, ranks, kept, together, work.name)
         self._tell(new)
 
     def _release_inputs(self, inputs: TaskInputs) -> None:

@@ -99,9 +99,7 @@ class Autoscaler:
         wanted, notes = _within_bounds(decision, snapshot, room)
         self.look_at = None if decision.look_in is None else now + decision.look_in
         after = {
-            name: self._step(
-                name, before[name], wanted[name], decision.settled, now, decision.cancelled.get(name, 0)
-            )
+            name: self._step(name, before[name], wanted[name], decision.settled, now, decision.cancelled.get(name, 0))
             for name in before
         }
         reason = ", ".join((decision.reason, *notes))

@@ -727,8 +727,7 @@ class ControlPlane:
         return DEFAULT_IDLE_TIMEOUT if self.settings.idle_timeout is None else self.settings.idle_timeout
 
     def _pauses(self, now: float) -> dict[str, float]:
-        """Return, by group, the seconds until a source may be asked for machines; groups that may be now are left out.
-        """
+        """Return the seconds until a source may be asked for machines, by group; without those that may be now."""
         backoff = self.reconciler.requester.backoff
         found = {name: backoff.retry_at(sources, now) - now for name, sources in self.settings.sources.items()}
         return {name: pause for name, pause in found.items() if pause > 0}

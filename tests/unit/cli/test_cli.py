@@ -70,7 +70,7 @@ def test_full_device_is_named() -> None:
 def test_only_runs_one_policy(capsys: pytest.CaptureFixture[str]) -> None:
     status, out, err = run(capsys, *SMALL, "--only", "--spot-loss", "0.5/h", "--faults", "rough", "--check")
     assert (status, err) == (0, "")
-    assert [line.split()[0] for line in out.splitlines()[1:]] == ["pressure", "bound,", "bound,"]
+    assert [line.split()[0] for line in out.splitlines()[1:]] == ["adaptive", "bound,", "bound,"]
 
 
 def test_json_is_deterministic_for_a_seed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -82,7 +82,7 @@ def test_json_is_deterministic_for_a_seed(capsys: pytest.CaptureFixture[str]) ->
         return dict(said)
 
     assert figures("1") == figures("1") != figures("2")
-    assert figures("1")["policies"][0]["policy"] == "pressure"
+    assert figures("1")["policies"][0]["policy"] == "adaptive"
     assert figures("1")["lower_bound"]["no_wait"] > 0
 
 

@@ -1,11 +1,11 @@
 """The task manager: dispatches tasks to nodes, and settles each task. Decides only; no I/O.
 
-Tasks are dispatched in FIFO order, round robin or to the fullest first (`TaskManager.packs`), to nodes with a free slot and the resources they need; a task that fits
-nowhere now does not block tasks of another shape. A task with large data goes to the free node that lacks the least of
-it (`skyward.control.decide.tasks.locality`); if that is still much and tasks are short, a few later tasks whose data is
-on a free node may overtake it. While tasks are short, a node also prefetches a few, so that it does not idle for a
-round trip after each. Prefetched tasks that wait behind a long task are recalled as soon as another node could run
-them.
+Tasks are dispatched in FIFO order, round robin or to the fullest first (`TaskManager.packs`), to nodes with a free slot
+and the resources they need; a task that fits nowhere now does not block tasks of another shape. A task with large
+data goes to the free node that lacks the least of it (`skyward.control.decide.tasks.locality`); if that is still much
+and tasks are short, a few later tasks whose data is on a free node may overtake it. While tasks are short, a node also
+prefetches a few, so that it does not idle for a round trip after each. Prefetched tasks that wait behind a long task
+are recalled as soon as another node could run them.
 
 Each task ends exactly once. A task whose node dies is requeued at the head of the queue, up to `retries` times, unless
 part of its stream was already delivered or its input was already consumed: running it again would duplicate work.

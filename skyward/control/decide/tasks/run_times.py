@@ -1,4 +1,4 @@
-"""Run times of tasks by function: a mean of the latest runs, and the ages of the runs in progress. Decides only; no I/O.
+"""Run times of tasks by function: a mean of the latest runs, and the ages of those in progress. Decides only; no I/O.
 
 A run counts from when it starts on a slot, so the time that a prefetched task waits on its node is no part of it.
 """
