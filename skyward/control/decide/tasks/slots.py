@@ -128,7 +128,7 @@ class SlotTable:
             node.free[name] = node.free.get(name, 0.0) - amount
         if node.spare <= 0:
             self._close(rank)
-        else:
+        elif rank in self._spare_of:  # not a draining node, which gets only the tasks that are pinned to it
             self._sort(node)
         self._last = rank
         return node
