@@ -92,7 +92,7 @@ class _Waiting:
     """Waiting tasks of one shape and function, with the run time that is assumed.
 
     Attributes:
-        known: True if `seconds` is a measured mean, or the least that the tasks take.
+        known: True if `seconds` is a measured mean, or derived from how long they have been running.
     """
 
     demand: Demand
@@ -140,14 +140,15 @@ class Adaptive:
         offers = {group.name: _offer(group, snapshot) for group in snapshot.groups}
         waiting = _waiting(snapshot)
         result = self._serve(waiting, offers, snapshot)
+        is_empty = not any(counts.active for counts in snapshot.counts.values())
         desired: dict[str, int] = {}
         cancelled: dict[str, int] = {}
         for name, offer in offers.items():
             counts, group = snapshot.counts[name], offer.group
-            unneeded = 0 if offer.new else self._unneeded(offer, snapshot)
+            unneeded = 0 if offer.new or snapshot.pinned else self._unneeded(offer, snapshot)
+            if is_empty and unneeded:  # something woke the pool, which may be no task
+                unneeded = min(unneeded, offer.coming - 1)
             count = counts.active + offer.coming + offer.new - unneeded
-            if not offer.new and self._is_last(snapshot, waiting):
-                count = max(count, counts.booting)
             desired[name] = max(group.min, min(group.max, count))
             if count < counts.active + counts.booting:
                 cancelled[name] = counts.active + counts.booting - max(group.min, count)
@@ -179,12 +180,6 @@ class Adaptive:
                 for rate, memory in zip(self._rates, memories, strict=True)
             )
         self._looked_at, self._submitted = snapshot.now, snapshot.submitted
-
-    @staticmethod
-    def _is_last(snapshot: Snapshot, waiting: Sequence[_Waiting]) -> bool:
-        """Return whether the last node of the pool boots while tasks wait."""
-        active = any(counts.active for counts in snapshot.counts.values())
-        return bool(waiting) and not active and sum(counts.booting for counts in snapshot.counts.values()) <= 1
 
     # Tasks that wait.
 
@@ -381,7 +376,7 @@ def _waiting(snapshot: Snapshot) -> list[_Waiting]:
         if demand.seconds is not None:
             found.append(_Waiting(demand, max(demand.seconds, 1e-6), True))
         elif demand.ran >= boot:
-            found.append(_Waiting(demand, demand.ran, True))
+            found.append(_Waiting(demand, 2 * demand.ran, True))  # halfway through, as far as is known
         else:
             found.append(_Waiting(demand, boot, False))
     found += [_Waiting(Demand(1, needs), GANG_SECONDS, True) for gang in snapshot.gangs for needs in gang]
@@ -544,12 +539,8 @@ def _work_text(
     if all(not each.known for each in waiting):
         if launched:
             more = count_text(sum(launched.values()), "more node")
-            return (
-                f"{tasks} of unknown length: {more} until the first has ended or run for a boot of {rough_text(boot)}"
-            )
-        return (
-            f"{tasks} of unknown length wait for the first to end, or to run for as long as a boot: {rough_text(boot)}"
-        )
+            return f"{tasks} of unknown length: {more}, until one has ended or run for a boot, {rough_text(boot)}"
+        return f"{tasks} of unknown length wait until one has ended or run for a boot, {rough_text(boot)}"
     work = sum(each.demand.count * each.seconds for each in waiting)
     slots = snapshot.capacity
     nodes = sum(counts.active for counts in snapshot.counts.values())

@@ -145,6 +145,7 @@ class Snapshot:
         groups: groups in the order given; ties go to the first.
         counts: counts of every group, by name.
         demands: waiting tasks by shape and function, oldest shape first.
+        pinned: number of tasks that wait for one certain node, which may be booting; they are not among the demands.
         running: running tasks by function.
         submitted: number of tasks that were ever submitted.
         gangs: tasks that can only run together, each a list of shapes.
@@ -168,6 +169,7 @@ class Snapshot:
     groups: tuple[Group, ...]
     counts: Mapping[str, Counts]
     demands: tuple[Demand, ...] = ()
+    pinned: int = 0
     running: tuple[RunningTasks, ...] = ()
     submitted: int = 0
     gangs: tuple[tuple[Needs, ...], ...] = ()

@@ -52,7 +52,7 @@ def _share_that_ends(tasks: RunningTasks, mean: float, window: float) -> float:
     reach = sqrt(3) * tasks.spread
     youngest, oldest = tasks.age - reach, tasks.age + reach
     limit = mean - window
-    if oldest <= limit:
+    if oldest < limit:
         return 0.0
     share = 1.0 if youngest >= limit else (oldest - limit) / (oldest - youngest)
     return min(share, window / max(mean, tasks.age, SHORTEST), 1.0)

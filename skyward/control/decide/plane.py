@@ -704,6 +704,7 @@ class ControlPlane:
                 for name in self.groups
             },
             demands=self.tasks.demands(now),
+            pinned=self.tasks.pinned,
             running=self.tasks.run_times.running(now),
             submitted=self.tasks.submitted,
             floor=self._floor,

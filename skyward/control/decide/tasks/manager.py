@@ -153,6 +153,11 @@ class TaskManager:
         return len(self._withheld)
 
     @property
+    def pinned(self) -> int:
+        """Number of tasks that wait for one certain node, and of broadcasts that wait for any."""
+        return self._waiting.pinned + sum(not each.members for each in self._broadcasts.values())
+
+    @property
     def waiting(self) -> bool:
         """True if a task, or a broadcast without members, waits for a node."""
         live = len(self._tasks) - len(self._withheld) - len(self._finished)
