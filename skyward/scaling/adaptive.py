@@ -102,16 +102,13 @@ class _Waiting:
 
 @dataclass(slots=True)
 class _Result:
-    """What one decision does about the waiting tasks.
+    """Result of assigning the waiting tasks to nodes.
 
     Attributes:
-        launched_for: tasks for which nodes are launched, and slow starts that add some.
-        unmet: tasks for which nothing could be launched, with the reason.
-        look_in: seconds after which more is known.
+        short: by shape, tasks that no node starts in time and for which none may be launched.
+        look_in: seconds after which more is known about tasks of unknown run time.
     """
 
-    probing: int = 0
-    unmet: list[str] = field(default_factory=list)
     short: dict[Needs, int] = field(default_factory=dict)
     look_in: float = inf
 
@@ -208,7 +205,6 @@ class Adaptive:
                 offers[name].room -= nodes
                 if not each.known:
                     allowance -= nodes
-                    result.probing += nodes
             served = sum(
                 nodes * at_once(offers[name].group, each.demand.needs) * starts_of_free(offers[name].wait, each.seconds)
                 for name, nodes in bought.items()

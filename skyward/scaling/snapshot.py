@@ -24,7 +24,7 @@ DEFAULT_IDLE_TIMEOUT = 60.0
 """Seconds that a node, or the pool, must be idle before it scales down, for policies without a time of their own."""
 
 type TargetWait = float | Literal["cheap", "balanced", "fast"]
-"""How long tasks may wait beyond the boot of a node: seconds, or a name whose meaning the policy decides."""
+"""Time that tasks may wait beyond the boot of a node: seconds, or a name whose meaning the policy decides."""
 
 type NodeStage = Literal["booting", "active", "leaving"]
 
