@@ -88,7 +88,13 @@ _OPTIONS: "Mapping[str, tuple[tuple[str, str, str], ...]]" = {
         ("--budget", "USD", "maximum total cost (no limit)"),
         ("--max-nodes", "N", "maximum number of nodes over all groups (no limit)"),
         ("--cooldown", "SECONDS", "cooldown of the autoscaler ({cooldown:g})"),
-        ("--idle-timeout", "SECONDS", "idle timeout of the autoscaler ({idle_timeout:g})"),
+        ("--idle-timeout", "SECONDS", "idle timeout of a node (the policy's own)"),
+        (
+            "--target",
+            "TARGET",
+            "how long tasks may wait beyond a boot: cheap, balanced, fast, or a number of seconds ({target})",
+        ),
+        ("--waiting-cost", "USD", "cost of an hour for which a task waits (none)"),
         (
             "--look-gap",
             "SECONDS",
@@ -121,7 +127,7 @@ def _defaults() -> dict[str, Any]:
     return {
         "policy": options.policy,
         "cooldown": options.autoscale_cooldown,
-        "idle_timeout": options.autoscale_idle_timeout,
+        "target": options.target_wait,
         "look_gap": settings.evaluation_gap,
         "tick": options.reconcile_tick_interval,
         "retries": options.retry_on_interruption,
@@ -225,9 +231,10 @@ def _settings(given: argparse.Namespace) -> dict[str, Any]:
     """Return the settings of the pool that were given, as fields of a scenario."""
     from skyward.cli.simulate import positive, slot_count
     from skyward.control.decide.machines.requests import Limits
+    from skyward.specs.options import TARGETS
 
     def seconds(name: str) -> float:
-        return positive(getattr(given, name), _flag(name), zero=name in ("cooldown", "look_gap"))
+        return positive(getattr(given, name), _flag(name), zero=name in ("cooldown", "look_gap", "target"))
 
     def amount(name: str) -> float:
         return positive(getattr(given, name), _flag(name))
@@ -245,6 +252,8 @@ def _settings(given: argparse.Namespace) -> dict[str, Any]:
             "max_nodes": ("max_nodes", count),
             "cooldown": ("cooldown", seconds),
             "idle_timeout": ("idle_timeout", seconds),
+            "target": ("target_wait", lambda name: given.target if given.target in TARGETS else seconds(name)),
+            "waiting_cost": ("waiting_cost", amount),
             "look_gap": ("evaluation_gap", seconds),
             "tick": ("tick", seconds),
             "retries": ("retries", lambda name: 0 if given.retries.strip() == "0" else count(name)),

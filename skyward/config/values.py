@@ -10,6 +10,7 @@ from skyward.errors import ProviderMissingError, SpecError
 from skyward.plugins.registry import make_plugin
 from skyward.providers.protocol import find_provider
 from skyward.specs import Image, Nodes, Options, PipIndex, Spec, Volume, Worker
+from skyward.specs.options import TARGETS
 from skyward.specs.plugin import Plugin
 from skyward.values.validation import closest
 
@@ -53,6 +54,7 @@ _SECONDS: Final = frozenset({
     "ttl", "idle_timeout", "warm", "image.bootstrap_timeout", "provision_timeout", "ssh_timeout", "bootstrap_timeout",
     "ssh_retry_interval", "metrics_interval", "reconcile_tick_interval", "provision_retry_delay",
     "default_compute_timeout", "shutdown_timeout", "autoscale_cooldown", "autoscale_idle_timeout",
+    "target_wait",
 })  # fmt: skip  # one name a line says no more
 """Fields in seconds, which may be written as durations: `ttl = "10m"`."""
 
@@ -129,6 +131,8 @@ def _prepared(path: str, raw: Any, folder: Path) -> Any:
             return [str(folder / each) if isinstance(each, str) else each for each in raw]
         case "decision_log", str():
             return str(folder / Path(raw).expanduser())
+        case "target_wait", str() if raw in TARGETS:
+            return raw
         case _, str() if path in _SECONDS:
             return _seconds(path, raw)
     return raw

@@ -9,6 +9,7 @@ from skyward.plugins.registry import make_plugin, plugin_names
 from skyward.providers.protocol import ExecAccess, LocalAccess, SSHAccess, provider_names
 from skyward.scaling.registry import POLICIES
 from skyward.specs import FrozenMap, Image, Needs, Nodes, NodesLike, OptionFields, Options, Spec, resolve_groups
+from skyward.specs.options import TARGETS
 from skyward.specs.paths import compute_fields, field_paths
 from skyward.specs.placement import On, target_of
 from skyward.specs.retries import Retries
@@ -18,6 +19,7 @@ from skyward.values.validation import closest, shown
 
 __all__ = [
     "POLICIES",
+    "TARGETS",
     "USER_FILE",
     "Config",
     "ConfigValue",

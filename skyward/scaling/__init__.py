@@ -1,15 +1,27 @@
 """Scaling policies, with their inputs (snapshots) and outputs (decisions). Values and arithmetic only."""
 
+from skyward.scaling.adaptive import Adaptive
 from skyward.scaling.binpack import Binpack
 from skyward.scaling.capability import Capability
 from skyward.scaling.fixed_elastic import FixedElastic
 from skyward.scaling.no import No
 from skyward.scaling.pressure import Pressure
-from skyward.scaling.snapshot import Counts, Decision, Demand, Group, NodeLoad, Policy, RetainedNodes, Snapshot
+from skyward.scaling.snapshot import (
+    Counts,
+    Decision,
+    Demand,
+    Group,
+    NodeLoad,
+    Policy,
+    RetainedNodes,
+    RunningTasks,
+    Snapshot,
+)
 from skyward.scaling.vanilla import Vanilla
 from skyward.values.needs import Needs
 
 __all__ = [
+    "Adaptive",
     "Binpack",
     "Capability",
     "Counts",
@@ -23,6 +35,7 @@ __all__ = [
     "Policy",
     "Pressure",
     "RetainedNodes",
+    "RunningTasks",
     "Snapshot",
     "Vanilla",
 ]

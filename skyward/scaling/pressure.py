@@ -1,4 +1,4 @@
-"""Default policy: scale up at once for waiting tasks; scale down idle or lightly used groups."""
+"""Policy by load: scale up at once for waiting tasks; scale down idle or lightly used groups."""
 
 from dataclasses import dataclass
 from math import ceil

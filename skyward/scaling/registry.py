@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from skyward.errors import SpecError
+from skyward.scaling.adaptive import Adaptive
 from skyward.scaling.binpack import Binpack
 from skyward.scaling.capability import Capability
 from skyward.scaling.fixed_elastic import FixedElastic
@@ -17,6 +18,7 @@ from skyward.values.validation import closest, seconds, shown
 __all__ = ["POLICIES", "find_policy"]
 
 _MAKERS: Mapping[str, Callable[[], Policy]] = {
+    "adaptive": Adaptive,
     "pressure": Pressure,
     "no": No,
     "vanilla": Vanilla,
@@ -48,7 +50,7 @@ def find_policy(given: object) -> Policy:
         raise SpecError(f"The scaling policy must be an object, so write `{given.__name__}()`, not its class.")
     if missing := [name for name in ("name", "interval", "decide") if not hasattr(given, name)]:
         raise SpecError(
-            f"The scaling policy must be a name, as in `policy='pressure'`, or an object with `name`, `interval` and "
+            f"The scaling policy must be a name, as in `policy='adaptive'`, or an object with `name`, `interval` and "
             f"`decide(snapshot)`, but {shown(given)} has no {missing[0]!r}."
         )
     seconds(given.interval, "interval of the scaling policy", optional=True, least=limits.INTERVAL)  # type: ignore[attr-defined]  # it has the attribute

@@ -6,7 +6,25 @@ from typing import Literal, Protocol
 
 from skyward.values.needs import NOTHING, Needs, Resources
 
-__all__ = ["Counts", "Decision", "Demand", "Group", "NodeLoad", "Policy", "RetainedNodes", "Snapshot"]
+__all__ = [
+    "DEFAULT_IDLE_TIMEOUT",
+    "Counts",
+    "Decision",
+    "Demand",
+    "Group",
+    "NodeLoad",
+    "Policy",
+    "RetainedNodes",
+    "RunningTasks",
+    "Snapshot",
+    "TargetWait",
+]
+
+DEFAULT_IDLE_TIMEOUT = 60.0
+"""Seconds that a node, or the pool, must be idle before it scales down, for policies without a time of their own."""
+
+type TargetWait = float | Literal["cheap", "balanced", "fast"]
+"""Time that tasks may wait beyond the boot of a node: seconds, or a name whose meaning the policy decides."""
 
 type NodeStage = Literal["booting", "active", "leaving"]
 
@@ -49,6 +67,8 @@ class Counts:
         active, booting, leaving: numbers of nodes that take tasks, that will, and that no longer do.
         busy: number of tasks running on its nodes.
         desired: number of nodes of the last decision.
+        unrequested: number of booting nodes whose machines are not requested yet; counted only while no source of the
+            group may be asked.
     """
 
     active: int = 0
@@ -56,6 +76,7 @@ class Counts:
     leaving: int = 0
     busy: int = 0
     desired: int = 0
+    unrequested: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +100,35 @@ class NodeLoad:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """Waiting tasks of one shape; in `Snapshot.floor`, capacity to keep even if unused."""
+    """Waiting tasks of one shape and function; in `Snapshot.floor`, capacity to keep even if unused.
+
+    Attributes:
+        seconds: mean run time of the function's tasks; None while none has ended.
+        waited: seconds for which the oldest of them has waited.
+        ran: seconds for which tasks of the function have been running; 0 if none runs.
+    """
 
     count: int
     needs: Needs = NOTHING
+    seconds: float | None = None
+    waited: float = 0.0
+    ran: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class RunningTasks:
+    """Running tasks of one function.
+
+    Attributes:
+        seconds: mean run time of the function's tasks; None while none has ended.
+        age: mean time for which they have been running, in seconds.
+        spread: standard deviation of these times.
+    """
+
+    count: int
+    seconds: float | None = None
+    age: float = 0.0
+    spread: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +147,23 @@ class Snapshot:
         now: seconds of a monotonic clock.
         groups: groups in the order given; ties go to the first.
         counts: counts of every group, by name.
-        demands: waiting tasks by shape, oldest shape first.
+        demands: waiting tasks by shape and function, oldest shape first.
+        pinned: number of tasks that wait for one certain node, which may be booting; they are not among the demands.
+        running: running tasks by function.
+        submitted: number of tasks that were ever submitted.
         gangs: tasks that can only run together, each a list of shapes.
         floor: capacity requested with `request_resources`.
         idle_for: seconds since the pool last had a task; 0 while it has one.
         idle_timeout: seconds that a node, or the pool, must be idle before it scales down.
         max_nodes: maximum number of nodes over all groups; None for only the limits of the groups.
+        idle_timeout_given: True if the user has chosen `idle_timeout`.
+        target_wait: how long tasks may wait beyond a boot, as the user has chosen.
+        waiting_cost: cost of an hour for which a task waits, USD; None if the user has not given one.
         boot_seconds, task_seconds: recent means, None while unknown.
+        boots: by group, recent mean of the time from the request of a machine to its first task; absent while unknown.
+        pauses: by group, seconds until a source of it may be asked for machines; 0 or absent for now, infinity for
+            never.
+        prices: by group, USD per hour of a node that is launched now; absent for the group's `hourly_price`.
         retained: by group, nodes that keep values for later tasks.
         head: group of node 0, which stays as long as any other node; None if there is no such node.
         nodes: every node, by rank. May be computed on demand: read it only if needed.
@@ -117,13 +173,22 @@ class Snapshot:
     groups: tuple[Group, ...]
     counts: Mapping[str, Counts]
     demands: tuple[Demand, ...] = ()
+    pinned: int = 0
+    running: tuple[RunningTasks, ...] = ()
+    submitted: int = 0
     gangs: tuple[tuple[Needs, ...], ...] = ()
     floor: tuple[Demand, ...] = ()
     idle_for: float = 0.0
-    idle_timeout: float = 60.0
+    idle_timeout: float = DEFAULT_IDLE_TIMEOUT
+    idle_timeout_given: bool = False
+    target_wait: TargetWait = "balanced"
+    waiting_cost: float | None = None
     max_nodes: int | None = None
     boot_seconds: float | None = None
     task_seconds: float | None = None
+    boots: Mapping[str, float] = field(default_factory=dict)
+    pauses: Mapping[str, float] = field(default_factory=dict)
+    prices: Mapping[str, float] = field(default_factory=dict)
     retained: Mapping[str, RetainedNodes] = field(default_factory=dict)
     head: str | None = None
     nodes: Sequence[NodeLoad] = ()
@@ -161,6 +226,8 @@ class Decision:
         settled: True if a decision to scale down is based on an idle time: it applies once the cooldown of the last
             change is over; others must also have been wanted for a cooldown.
         infeasible: waiting shapes that no group can hold.
+        cancelled: by group, booting nodes that the decision gives up: they go at once, without the cooldown.
+        look_in: seconds after which the policy is to be asked again, whatever happens; None for its interval.
     """
 
     desired: Mapping[str, int]
@@ -168,6 +235,8 @@ class Decision:
     victims: tuple[int, ...] = ()
     settled: bool = False
     infeasible: tuple[Needs, ...] = ()
+    cancelled: Mapping[str, int] = field(default_factory=dict)
+    look_in: float | None = None
 
 
 class Policy(Protocol):

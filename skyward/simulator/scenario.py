@@ -8,7 +8,7 @@ from skyward.control.decide.machines.requests import Limits
 from skyward.control.decide.machines.sources import MachineSource
 from skyward.control.decide.settings import PlaneSettings
 from skyward.errors import SpecError
-from skyward.scaling.snapshot import Group
+from skyward.scaling.snapshot import Group, TargetWait
 from skyward.simulator.faults import NO_FAULTS, Faults
 from skyward.simulator.workload import Distribution, Task, Workload
 from skyward.specs.options import Options
@@ -60,6 +60,8 @@ class Scenario:
         sources: sources of machines of each group, each of another provider.
         markup: price of each source in terms of the one before.
         existing: machines of a former process in the first group, which the pool attaches to.
+        idle_timeout: seconds without a task before a node may be removed; None for the policy's own time.
+        target_wait, waiting_cost: for the policy; see `Snapshot`.
         grace: maximum time that the run continues after the last task arrives.
         retries: times that a task is requeued after its node was lost.
         tick: interval between checks of the nodes against the desired state.
@@ -83,7 +85,9 @@ class Scenario:
     existing: int = 0
     faults: Faults = NO_FAULTS
     cooldown: float = PRODUCT.autoscale_cooldown
-    idle_timeout: float = PRODUCT.autoscale_idle_timeout
+    idle_timeout: float | None = PRODUCT.autoscale_idle_timeout
+    target_wait: TargetWait = PRODUCT.target_wait
+    waiting_cost: float | None = PRODUCT.waiting_cost
     grace: float = 24 * HOUR
     retries: int = PRODUCT.retry_on_interruption
     tick: float = PRODUCT.reconcile_tick_interval
@@ -126,6 +130,8 @@ class Scenario:
             idle_timeout=self.idle_timeout,
             tick=self.tick,
             max_nodes=self.max_nodes,
+            target_wait=self.target_wait,
+            waiting_cost=self.waiting_cost,
             budget=self.budget,
             limits=self.limits or Limits(),
             recorded=self.decision_log is not None,

@@ -3,7 +3,7 @@
 import os
 from dataclasses import dataclass, field
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypedDict
 
 from skyward.errors import SpecError
 from skyward.specs.nodes import Worker
@@ -11,12 +11,16 @@ from skyward.values import limits
 from skyward.values.validation import Value, choice, number, of_type, seconds, shown, whole
 
 if TYPE_CHECKING:
-    from skyward.scaling.snapshot import Policy
+    from skyward.scaling.snapshot import Policy, TargetWait
 
-__all__ = ["Console", "OptionFields", "Options", "Selection"]
+__all__ = ["TARGETS", "Console", "OptionFields", "Options", "Selection"]
 
 type Selection = Literal["cheapest", "first"]
 type Console = Literal["rich", "minimal", "log", "silent"]
+
+
+TARGETS: Final = ("cheap", "balanced", "fast")
+"""Names of targets of the waiting time."""
 
 
 class OptionFields(TypedDict, total=False):
@@ -32,7 +36,9 @@ class OptionFields(TypedDict, total=False):
     ssh_retry_interval: float | None
     default_compute_timeout: float
     autoscale_cooldown: float
-    autoscale_idle_timeout: float
+    autoscale_idle_timeout: float | None
+    target_wait: "TargetWait"
+    waiting_cost: float | None
     reconcile_tick_interval: float
     shutdown_timeout: float
     console: bool | Console
@@ -65,7 +71,12 @@ class Options(Value):
         default_compute_timeout: timeout of tasks that set none. It does not apply to generator functions: a stream
             takes as long as its reader; its own timeout covers the whole stream, including pauses.
         autoscale_cooldown: minimum time between decisions to scale down.
-        autoscale_idle_timeout: time without a task before the pool scales down to its minimum.
+        autoscale_idle_timeout: time without a task before a node may be removed; None for the policy's own: `adaptive`
+            keeps a node for about as long as it takes to boot, other policies for 60 s.
+        target_wait: how long tasks may wait beyond the boot of a node: "fast" (not at all), "balanced" (about as long
+            as a boot takes), "cheap" (15 minutes), or a time.
+        waiting_cost: USD that an hour of a waiting task costs you: idle nodes are kept longer, as far as the wait for
+            another boot would cost more; None to count only the price of nodes.
         reconcile_tick_interval: time between checks of the number of nodes.
         shutdown_timeout: maximum time for closing the pool.
         console: progress on standard error: "rich" (a status line on a terminal), "minimal" (a few lines), "log" (to
@@ -100,14 +111,16 @@ class Options(Value):
     ssh_retry_interval: float | None = None
     default_compute_timeout: float = 300.0
     autoscale_cooldown: float = 30.0
-    autoscale_idle_timeout: float = 60.0
+    autoscale_idle_timeout: float | None = None
+    target_wait: "TargetWait" = "balanced"
+    waiting_cost: float | None = None
     reconcile_tick_interval: float = 15.0
     shutdown_timeout: float = 120.0
     console: bool | Console = True
     logging: bool = True
     cluster: bool | None = True
     retry_on_interruption: int = 3
-    policy: "str | Policy" = "pressure"
+    policy: "str | Policy" = "adaptive"
     budget: float | None = None
     warn_above: float | None = 10.0
     max_nodes: int | None = None
@@ -139,8 +152,10 @@ class Options(Value):
             whole(self.max_provision_attempts, "max_provision_attempts", least=1)
         for name in ("default_compute_timeout", "shutdown_timeout"):
             seconds(getattr(self, name), name)
-        for name in ("autoscale_cooldown", "autoscale_idle_timeout"):
-            seconds(getattr(self, name), name, zero=True)
+        seconds(self.autoscale_cooldown, "autoscale_cooldown", zero=True)
+        seconds(self.autoscale_idle_timeout, "autoscale_idle_timeout", zero=True, optional=True)
+        _check_target(self.target_wait)
+        number(self.waiting_cost, "waiting_cost", zero=True, optional=True, most=limits.USD)
         if not isinstance(self.console, bool):
             choice(self.console, "console", Console)
         of_type(self.logging, "logging", bool, "logging=False")
@@ -164,9 +179,19 @@ def _check_decision_log(path: object) -> None:
         raise SpecError(f"decision_log must be a file, as in `decision_log='decisions.jsonl'`, but got {shown(path)}.")
 
 
+def _check_target(target: object) -> None:
+    """Check that `target` is a time, or the name of one."""
+    if not isinstance(target, str):
+        seconds(target, "target_wait", zero=True)
+    elif target not in TARGETS:
+        raise SpecError(
+            f"target_wait must be 'cheap', 'balanced' or 'fast', or a number of seconds, but got {target!r}."
+        )
+
+
 def _check_policy(policy: object) -> None:
     """Check that `policy` is a policy or the name of one. The default loads no policies."""
-    if policy == "pressure":
+    if policy == "adaptive":
         return
     from skyward.scaling.registry import find_policy
 

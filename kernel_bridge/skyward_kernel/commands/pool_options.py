@@ -4,7 +4,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from skyward.frontends.commands import Option, read_option_texts, reading
-from skyward.frontends.configuration import FrozenMap, Image, Nodes, Options, load, make_plugin, parse_accelerator
+from skyward.frontends.configuration import (
+    TARGETS,
+    FrozenMap,
+    Image,
+    Nodes,
+    Options,
+    load,
+    make_plugin,
+    parse_accelerator,
+)
 
 __all__ = ["BUDGET", "POOL_LABELS", "POOL_OPTIONS", "read_pool_options"]
 
@@ -18,6 +27,11 @@ def _providers(text: str) -> object:
     names = [name for each in text.split(",") if (name := each.strip())]
     found = tuple(map(load().provider, names or [text]))
     return found[0] if len(found) == 1 else found
+
+
+def _target(text: str) -> str | float:
+    """Return a target of the waiting time: a name, or seconds."""
+    return text if text in TARGETS else reading.lifetime(text)
 
 
 def _pool(*flags: str, to: str, metavar: str, help: str, **details: Any) -> Option:
@@ -107,7 +121,7 @@ POOL_OPTIONS: tuple[Option, ...] = (
         "--idle",
         to="autoscale_idle_timeout",
         metavar="SECONDS",
-        help="time without tasks before the pool scales down; 60 if not given",
+        help="time without tasks before a node may be removed; about as long as a boot if not given",
         read=reading.duration,
         takes="a duration, such as 90, 10m or 1h",
     ),
@@ -115,9 +129,26 @@ POOL_OPTIONS: tuple[Option, ...] = (
         "--policy",
         to="policy",
         metavar="NAME",
-        help="autoscaling policy; pressure if not given",
+        help="autoscaling policy; adaptive if not given",
         read=lambda name: Options(policy=name).policy,
-        takes="the name of a policy, such as pressure or binpack",
+        takes="the name of a policy, such as adaptive or binpack",
+    ),
+    _pool(
+        "--target",
+        to="target_wait",
+        metavar="cheap|balanced|fast|SECONDS",
+        help="how long tasks may wait beyond the boot of a node; balanced, about one boot, if not given",
+        read=_target,
+        takes="cheap, balanced, fast, or a duration, such as 90, 10m or 1h",
+        choices=TARGETS,
+    ),
+    _pool(
+        "--waiting-cost",
+        to="waiting_cost",
+        metavar="USD",
+        help="cost of an hour for which a task waits; idle nodes are kept longer for it",
+        read=reading.number,
+        takes="USD per hour, such as 5",
     ),
     _pool(
         "--decision-log",

@@ -46,6 +46,8 @@ def plane_of(launchers: Mapping[str, Launcher], options: Options, size: SizeEntr
         retries=options.retry_on_interruption,
         cooldown=options.autoscale_cooldown,
         idle_timeout=options.autoscale_idle_timeout,
+        target_wait=options.target_wait,
+        waiting_cost=options.waiting_cost,
         tick=options.reconcile_tick_interval,
         max_nodes=options.max_nodes,
         budget=options.budget,

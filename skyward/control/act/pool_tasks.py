@@ -154,7 +154,7 @@ class PoolTasks:
     def _enqueue(self, works: Sequence[Work]) -> None:
         """Queue tasks whose prerequisites are met."""
         table = self._pool.control.reconciler.table
-        batches: dict[tuple[int | None, bool, Needs, int, tuple[str, ...]], list[int]] = {}
+        batches: dict[tuple[int | None, bool, Needs, int, tuple[str, ...], str], list[int]] = {}
         blobs: dict[int, Mapping[bytes, int]] = {}
         for work in works:
             rank = work.target
@@ -171,10 +171,10 @@ class PoolTasks:
             depends_on(work.future, tuple)
             if work.blobs:
                 blobs[work.task] = {key: view.nbytes for key, view in work.blobs.items()}
-            kind = rank, not work.feeders, work.needs, work.retries.times, keys_of(work.kept)
+            kind = rank, not work.feeders, work.needs, work.retries.times, keys_of(work.kept), work.function
             batches.setdefault(kind, []).append(work.task)
-        for (rank, replayable, needs, retries, kept), numbers in batches.items():
-            self._tell(tasks.Submitted(tuple(numbers), rank, replayable, needs, retries, kept, blobs))
+        for (rank, replayable, needs, retries, kept, function), numbers in batches.items():
+            self._tell(tasks.Submitted(tuple(numbers), rank, replayable, needs, retries, kept, blobs, function))
 
     def _refuse(self, work: Work, error: SkywardError) -> None:
         """End a task that cannot run."""
@@ -236,7 +236,8 @@ class PoolTasks:
             each = {name: amount * together.procs for name, amount in work.needs.resources.items()}
             if reason := ready.tasks.infeasible(Needs(each, work.needs.capabilities)):
                 raise NoGroupFitsError(f"asks for {reason}.", subject=f"{work.name}() in each of its processes")
-        new = tasks.Broadcast(work.number, work.needs, work.retries.times, ranks, keys_of(work.kept), together)
+        kept = keys_of(work.kept)
+        new = tasks.Broadcast(work.number, work.needs, work.retries.times, ranks, kept, together, work.name)
         self._tell(new)
 
     def _release_inputs(self, inputs: TaskInputs) -> None:

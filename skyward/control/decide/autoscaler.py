@@ -77,10 +77,12 @@ class Autoscaler:
     Attributes:
         due_at: when the policy is to be asked next because fewer nodes may be decided then: the cooldown ends, or
             fewer have been enough for as long; None for no such time.
+        look_at: time at which the policy is to be asked again, whatever happens; None for its interval.
     """
 
     policy: Policy
     cooldown: float = 30.0
+    look_at: float | None = None
     _life: Lifecycle[AutoscalerState] = field(
         default_factory=lambda: Lifecycle("the autoscaler", AUTOSCALER, "waiting")
     )
@@ -128,7 +130,11 @@ class Autoscaler:
         before = snapshot.desired
         wanted, notes = _within_bounds(decision, snapshot, limits)
         self.due_at = self._end_of_cooldown()
-        after = {name: self._step(name, before[name], wanted[name], decision.settled, now) for name in before}
+        self.look_at = None if decision.look_in is None else now + decision.look_in
+        after = {
+            name: self._step(name, before[name], wanted[name], decision.settled, now, decision.cancelled.get(name, 0))
+            for name in before
+        }
         if any(after[name] > before[name] for name in after):
             for name, each in limits.blocked.items():
                 after[name] = min(after[name], max(wanted[name], before[name] - each.nodes))
@@ -149,12 +155,17 @@ class Autoscaler:
         """Return when the cooldown ends, for a policy that is asked when there is a reason to, and not at intervals."""
         return self._acted_at + self.cooldown if self.state == "cooling" and self.policy.interval is None else None
 
-    def _step(self, group: str, before: int, wanted: int, settled: bool, now: float) -> int:
-        """Return the desired nodes of one group: more at once, fewer only after the cooldown."""
+    def _step(self, group: str, before: int, wanted: int, settled: bool, now: float, cancelled: int) -> int:
+        """Return the desired nodes of one group: more at once, fewer only after the cooldown.
+
+        Args:
+            cancelled: booting nodes that the policy gives up, which go at once.
+        """
         if wanted >= before:
             self._fewer_since.pop(group, None)
             self._most_wanted.pop(group, None)
             return wanted
+        before = max(wanted, before - cancelled)
         since = self._fewer_since.setdefault(group, now)
         most = self._most_wanted[group] = max(wanted, self._most_wanted.get(group, wanted))
         earliest = self._acted_at + self.cooldown

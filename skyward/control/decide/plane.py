@@ -51,7 +51,7 @@ from skyward.kept.registry import KeptRegistry
 from skyward.scaling.bundles import floor_nodes
 from skyward.scaling.checking import failure_text
 from skyward.scaling.fitting import cheapest
-from skyward.scaling.snapshot import Demand, Group, Policy, RetainedNodes, Snapshot
+from skyward.scaling.snapshot import DEFAULT_IDLE_TIMEOUT, Demand, Group, Policy, RetainedNodes, Snapshot
 from skyward.values.needs import NOTHING, Needs
 
 __all__ = ["ControlPlane"]
@@ -78,6 +78,7 @@ class ControlPlane:
         self.groups = {group.name: group for group in settings.groups}
         self.tasks = TaskManager(settings.retries, settings.groups)
         self.ledger = Ledger(settings.budget)
+        self.tasks.packs = self._packs
         self.reconciler = Reconciler(settings.sources, self.ledger, settings.limits, existing=settings.existing)
         self.autoscaler = (RecordedAutoscaler if settings.recorded else Autoscaler)(policy, settings.cooldown)
         self.decisions = DecisionLog()
@@ -95,6 +96,7 @@ class ControlPlane:
         self._uses: dict[int, tuple[str, ...]] = {}
         self._found: dict[int, Mapping[str, float]] = {}
         self._boot_seconds: float | None = None
+        self._boots: dict[str, float] = {}
         self._evaluated_at = float("-inf")
         self._evaluate_at: float | None = None
         self._policy_failure = ""
@@ -181,6 +183,7 @@ class ControlPlane:
             case _:
                 self._cause()
                 self._record_resources(message)
+                self._record_boot(message, now)
                 self._reconcile(message, now, effects)
                 if isinstance(message, machines.TakenOver):
                     self._remove_emptied(now, effects)
@@ -359,14 +362,24 @@ class ControlPlane:
             case _:
                 pass
 
+    def _record_boot(self, message: machines.ReconcilerMessage, now: float) -> None:
+        """Record how long a machine took from its latest request until it joined, if this pool has launched it."""
+        if not isinstance(message, machines.Joined):
+            return
+        machine = self.reconciler.table.machines.get(message.machine)
+        if machine is None or machine.state != "INSTALLING" or not machine.requested_at or machine.adopted:
+            return
+        source = machine.source
+        if source is None or source.lender or source in self.settings.existing.get(machine.group, {}):
+            return
+        took = now - machine.requested_at[-1]
+        self._boot_seconds = _averaged(self._boot_seconds, took)
+        self._boots[machine.group] = _averaged(self._boots.get(machine.group), took)
+
     def _is_short(self, group: str) -> bool:
         return self.reconciler.table.count(group, "active") < self.desired.get(group, 0)
 
     def _joined(self, number: int, rank: int, group: Group, now: float, effects: list[PlaneEffect]) -> None:
-        machine = self.reconciler.table.machines.get(number)
-        if machine is not None and machine.requested_at and machine.since == now:
-            took = now - machine.requested_at[0]
-            self._boot_seconds = took if self._boot_seconds is None else 0.7 * self._boot_seconds + 0.3 * took
         resources = {**group.resources, **self._found.get(number, {})}
         joined = tasks.RankJoined(rank, group.slots, group.name, resources, group.capabilities)
         self._tell_tasks(joined, now, effects)
@@ -470,6 +483,7 @@ class ControlPlane:
         for name, (least, most) in bounds.items():
             after[name] = max(least, min(most, nodes.get(name, after.get(name, least))))
         after = self._within_total(after, bounds)
+        self.tasks.packs = self._packs
         if not self.budget_exhausted:
             self._decide("user", after, resized_text(bounds), now, effects, retry_given_up=True)
 
@@ -623,6 +637,11 @@ class ControlPlane:
             group.max > group.min or self.desired.get(group.name, 0) > group.max for group in self.groups.values()
         )
 
+    @property
+    def _packs(self) -> bool:
+        """True if tasks go to the fullest nodes: the number of nodes may change, and the policy removes idle ones."""
+        return any(group.max > group.min for group in self.groups.values()) and getattr(self.policy, "packs", False)
+
     # Budget.
 
     def _watch_budget(self, now: float, effects: list[PlaneEffect]) -> None:
@@ -715,8 +734,10 @@ class ControlPlane:
             yield self._evaluate_at
         if (due := self.autoscaler.due_at) is not None and due > self._evaluated_at:
             yield due
+        if self.autoscaler.look_at is not None:
+            yield max(self.autoscaler.look_at, self._evaluated_at + self.settings.evaluation_gap)
         if (idle_from := self.tasks.idle_from) is not None:
-            idle_at = idle_from + self.settings.idle_timeout + 0.001
+            idle_at = idle_from + self._idle_timeout + 0.001
             if idle_at > self._evaluated_at:
                 yield idle_at
 
@@ -775,20 +796,32 @@ class ControlPlane:
         return self._snapshot(self.prospects.blocked(self.tasks.shapes(), now), now)
 
     def _snapshot(self, blocked: Mapping[str, Obstacle], now: float) -> Snapshot:
-        counts = {name: self._view.counts(name, self.desired.get(name, 0)) for name in self.groups}
-        for name in blocked:
+        pauses = self._pauses(now)
+        counts = {
+            name: self._view.counts(name, self.desired.get(name, 0), is_paused=name in pauses) for name in self.groups
+        }
+        for name in blocked:  # its machines that cannot be requested are not waited for
             waiting = self.reconciler.unrequested(name)
-            counts[name] = replace(counts[name], booting=counts[name].booting - waiting)
+            counts[name] = replace(counts[name], booting=counts[name].booting - waiting, unrequested=0)
         return Snapshot(
             now=now,
             groups=self.prospects.limited(blocked),
             counts=counts,
-            demands=self.tasks.demands(),
+            demands=self.tasks.demands(now),
+            pinned=self.tasks.pinned,
+            running=self.tasks.run_times.running(now),
+            submitted=self.tasks.submitted,
             floor=self._floor,
             idle_for=self.tasks.idle_for(now),
-            idle_timeout=self.settings.idle_timeout,
+            idle_timeout=self._idle_timeout,
+            idle_timeout_given=self.settings.idle_timeout is not None,
+            target_wait=self.settings.target_wait,
+            waiting_cost=self.settings.waiting_cost,
             max_nodes=self.settings.max_nodes,
             boot_seconds=self._boot_seconds,
+            boots=self._boots,
+            pauses=pauses,
+            prices={name: self.reconciler.price_now(name, now) for name in self.groups},
             task_seconds=self.tasks.task_seconds,
             retained=self.retained(now),
             head=self.head,
@@ -800,6 +833,15 @@ class ControlPlane:
         """Group of node 0; None if its machine is not requested yet."""
         head = self.reconciler.table.assignments.get(0)
         return None if head is None or head.machine.state == "QUEUED" else head.machine.group
+
+    @property
+    def _idle_timeout(self) -> float:
+        return DEFAULT_IDLE_TIMEOUT if self.settings.idle_timeout is None else self.settings.idle_timeout
+
+    def _pauses(self, now: float) -> dict[str, float]:
+        """Return the seconds until a source may be asked for machines, by group; without those that may be now."""
+        found = {name: self.reconciler.paused_until(name, now) - now for name in self.groups}
+        return {name: pause for name, pause in found.items() if pause > 0}
 
     def _log(
         self,
@@ -817,3 +859,8 @@ class ControlPlane:
         inputs = self._view.inputs(now)
         event = DecisionEvent(now, by, self.policy.name, inputs, before, after, reason, held_back, str(cause))
         effects.append(Decided(self.decisions.add(event), cause=self.handled))
+
+
+def _averaged(mean: float | None, latest: float) -> float:
+    """Return a mean of the latest values."""
+    return latest if mean is None else 0.7 * mean + 0.3 * latest

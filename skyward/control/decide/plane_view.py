@@ -38,8 +38,12 @@ class PlaneView:
         self._table = table
         self._ledger = ledger
 
-    def counts(self, name: str, desired: int) -> Counts:
-        """Return the counts of one group; the next head counts as booting while the last one leaves."""
+    def counts(self, name: str, desired: int, *, is_paused: bool = False) -> Counts:
+        """Return the counts of one group; the next head counts as booting while the last one leaves.
+
+        Args:
+            is_paused: True if no source of the group may be asked: then the unrequested machines are counted too.
+        """
         next_head = bool(desired and self._table.has_leaving_head(name))
         return Counts(
             active=self._table.count(name, "active"),
@@ -47,6 +51,7 @@ class PlaneView:
             leaving=self._table.count(name, "leaving"),
             busy=self._tasks.busy_in(name),
             desired=desired,
+            unrequested=self._table.counts_in("QUEUED").get(name, 0) if is_paused else 0,
         )
 
     def nodes(self, now: float) -> Sequence[NodeLoad]:

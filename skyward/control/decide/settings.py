@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from skyward.control.decide.machines.requests import Limits
 from skyward.control.decide.machines.sources import MachineSource
-from skyward.scaling.snapshot import Group
+from skyward.scaling.snapshot import Group, TargetWait
 
 __all__ = ["PlaneSettings", "resumed"]
 
@@ -20,7 +20,9 @@ class PlaneSettings:
         existing: machines of each group, by source, that exist before the pool opens: those of a former process.
         desired: nodes of each group that are desired at first, in a pool that is attached to.
         retries: times that a task is requeued after its node was lost.
-        cooldown, idle_timeout: of the autoscaler.
+        cooldown: of the autoscaler.
+        idle_timeout: seconds without a task before a node may be removed; None for the policy's own time.
+        target_wait, waiting_cost: for the policy; see `Snapshot`.
         tick: interval between checks of the nodes against the desired state, and of the deadlines.
         max_nodes: maximum over all groups; None for no limit but theirs.
         budget: USD in total; None for no limit.
@@ -35,7 +37,9 @@ class PlaneSettings:
     desired: Mapping[str, int] = field(default_factory=dict)
     retries: int = 3
     cooldown: float = 30.0
-    idle_timeout: float = 60.0
+    idle_timeout: float | None = None
+    target_wait: TargetWait = "balanced"
+    waiting_cost: float | None = None
     tick: float = 15.0
     max_nodes: int | None = None
     budget: float | None = None

@@ -124,7 +124,7 @@ def test_every_policy_is_idempotent(name: str, seen: Snapshot) -> None:
 
 
 def test_every_policy_is_found_by_name() -> None:
-    assert POLICIES == ("pressure", "no", "vanilla", "capability", "fixed_elastic", "binpack")
+    assert POLICIES == ("adaptive", "pressure", "no", "vanilla", "capability", "fixed_elastic", "binpack")
     assert [find_policy(name).name for name in POLICIES] == list(POLICIES)
     assert find_policy("binpack") is not find_policy("binpack")
     assert isinstance(find_policy("pressure"), Pressure)
@@ -161,7 +161,8 @@ class Half:
         ("presure", "There is no scaling policy 'presure'; did you mean 'pressure'?"),
         (
             "zzz",
-            "There is no scaling policy 'zzz'; they are binpack, capability, fixed_elastic, no, pressure, vanilla.",
+            "There is no scaling policy 'zzz'; they are adaptive, binpack, capability, fixed_elastic, no, pressure, "
+            "vanilla.",
         ),
         (
             "scaling=vanila",

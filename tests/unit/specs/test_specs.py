@@ -177,7 +177,7 @@ VALUES: dict[str, tuple[Callable[..., Any], dict[str, Any], str]] = {
     "policy of no kind": (
         Options,
         {"policy": 3},
-        "The scaling policy must be a name, as in `policy='pressure'`, or an object with `name`, `interval` and "
+        "The scaling policy must be a name, as in `policy='adaptive'`, or an object with `name`, `interval` and "
         "`decide(snapshot)`, but 3 has no 'name'.",
     ),
     "budget": (Options, {"budget": 0}, "budget must be a positive number, or None, but got 0."),
@@ -311,10 +311,13 @@ def test_mount_of_a_volume_is_normalized(mount: str, path: str) -> None:
 
 def test_defaults_of_the_specification() -> None:
     options, spec = Options(), Spec()
-    assert (options.autoscale_cooldown, options.autoscale_idle_timeout, options.reconcile_tick_interval) == (30, 60, 15)
+    assert (options.autoscale_cooldown, options.autoscale_idle_timeout, options.reconcile_tick_interval) == (
+        30, None, 15,
+    )  # fmt: skip
+    assert (options.target_wait, options.waiting_cost) == ("balanced", None)
     assert (options.retry_on_interruption, options.default_compute_timeout, options.shutdown_timeout) == (3, 300, 120)
     assert (options.selection, options.cluster, options.worker) == ("cheapest", True, Worker())
-    assert (options.policy, options.budget, options.max_nodes) == ("pressure", None, None)
+    assert (options.policy, options.budget, options.max_nodes) == ("adaptive", None, None)
     assert (options.upscaling_speed, options.max_concurrent_launches) == (None, 100)
     assert (spec.nodes, spec.allocation, spec.ttl, spec.provider) == (Nodes(1), "spot-if-available", 600, None)
     assert (Worker().concurrency, Worker().resolved_executor) == (1, "thread")

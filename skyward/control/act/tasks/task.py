@@ -133,6 +133,12 @@ class Work:
         return blobs
 
     @property
+    def function(self) -> str:
+        """The function by which run times are measured: its name, so that an edited function keeps its own."""
+        name = self.code.name
+        return name if name.isidentifier() else f"{name} {self.code.digest.hex()}"
+
+    @property
     def values(self) -> tuple[Payload, ...]:
         """Results of other tasks that it takes."""
         return () if self.inputs is None else tuple(value.payload for value in self.inputs.arrived)

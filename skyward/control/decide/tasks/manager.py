@@ -1,11 +1,11 @@
 """The task manager: dispatches tasks to nodes, and settles each task. Decides only; no I/O.
 
-Tasks are dispatched in FIFO order, round robin, to nodes with a free slot and the resources they need; a task that fits
-nowhere now does not block tasks of another shape. A task with large data goes to the free node that lacks the least of
-it (`skyward.control.decide.tasks.locality`); if that is still much and tasks are short, a few later tasks whose data is
-on a free node may overtake it. While tasks are short, a node also prefetches a few, so that it does not idle for a
-round trip after each. Prefetched tasks that wait behind a long task are recalled as soon as another node could run
-them.
+Tasks are dispatched in FIFO order, round robin or to the fullest first (`TaskManager.packs`), to nodes with a free slot
+and the resources they need; a task that fits nowhere now does not block tasks of another shape. A task with large
+data goes to the free node that lacks the least of it (`skyward.control.decide.tasks.locality`); if that is still much
+and tasks are short, a few later tasks whose data is on a free node may overtake it. While tasks are short, a node also
+prefetches a few, so that it does not idle for a round trip after each. Prefetched tasks that wait behind a long task
+are recalled as soon as another node could run them.
 
 Each task ends exactly once. A task whose node dies is requeued at the head of the queue, up to `retries` times, unless
 part of its stream was already delivered or its input was already consumed: running it again would duplicate work.
@@ -59,6 +59,7 @@ from skyward.control.decide.tasks.messages import (
     Withheld,
 )
 from skyward.control.decide.tasks.queue import WaitingTasks
+from skyward.control.decide.tasks.run_times import RunTimes
 from skyward.control.decide.tasks.slots import NodeSlots, SlotTable, fit_all
 from skyward.control.decide.tasks.state import BroadcastState, TaskState
 from skyward.control.lifecycle import Lifecycle, TaskStatus
@@ -94,12 +95,16 @@ class TaskManager:
     Attributes:
         retries: times that a task is requeued after its node was lost.
         groups: groups of nodes that may exist; a task that fits none of them ends at once. Empty: any node may join.
+        submitted: number of tasks that were ever queued, without those that were queued again.
+        run_times: run times by function.
     """
 
     retries: int = 3
     groups: tuple[Group, ...] = ()
     idle_since: float | None = None
     task_seconds: float | None = None
+    submitted: int = 0
+    run_times: RunTimes = field(default_factory=RunTimes)
     _numbers: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
     _tasks: dict[int, TaskState] = field(default_factory=dict)
     _waiting: WaitingTasks = field(default_factory=WaitingTasks)
@@ -114,6 +119,15 @@ class TaskManager:
     _ended: deque[TaskState] = field(default_factory=lambda: deque(maxlen=ENDED_KEPT))
     _now: float = 0.0
     _cause: int = 0
+
+    @property
+    def packs(self) -> bool:
+        """True if tasks go to the fullest nodes, so that others empty and can go; otherwise they are spread."""
+        return self._table.packs
+
+    @packs.setter
+    def packs(self, packs: bool) -> None:
+        self._table.packs = packs
 
     def number(self) -> int:
         """Return a number for a new task or broadcast."""
@@ -137,6 +151,11 @@ class TaskManager:
     def withheld(self) -> int:
         """Number of tasks that wait for a lost input."""
         return len(self._withheld)
+
+    @property
+    def pinned(self) -> int:
+        """Number of tasks that wait for one certain node, and of broadcasts that wait for any."""
+        return self._waiting.pinned + sum(not each.members for each in self._broadcasts.values())
 
     @property
     def waiting(self) -> bool:
@@ -167,11 +186,19 @@ class TaskManager:
         """Return the slots of a node."""
         return self._table.nodes.get(rank)
 
-    def demands(self) -> tuple[Demand, ...]:
-        """Return the demand for any node that fits, by shape; prefetched tasks without a slot are included."""
+    def demands(self, now: float) -> tuple[Demand, ...]:
+        """Return the demand for any node that fits, by shape and function.
+
+        Prefetched tasks without a slot are included.
+        """
         surplus = self.queued - len(self._waiting) - self._waiting.pinned
-        demands = [Demand(count, needs) for needs, count in self._waiting.counts()]
-        return (*demands, Demand(surplus)) if surplus else tuple(demands)
+        demands = [self._demand(needs, function, count, now) for needs, function, count in self._waiting.counts()]
+        return (*demands, Demand(surplus, seconds=self.task_seconds)) if surplus else tuple(demands)
+
+    def _demand(self, needs: Needs, function: str, count: int, now: float) -> Demand:
+        oldest = self._waiting.next(needs)
+        waited = 0.0 if oldest is None else max(0.0, now - self._tasks[oldest].since)
+        return Demand(count, needs, self.run_times.mean(function), waited, self.run_times.age(function, now))
 
     def shapes(self) -> set[Needs]:
         """Return the shapes that wait for a node, including broadcasts without members."""
@@ -304,6 +331,7 @@ class TaskManager:
             case StartedOnNode(task):
                 if (record := self._tasks.get(task)) is not None and record.status in ("sent", "recalled"):
                     record.life.move("running", now, cause=self._cause)
+                    self._run_started(record, now)
                     if (collective := self._collective_of(record)) is not None:
                         collective.begin(task, now)
                 return effects
@@ -334,7 +362,8 @@ class TaskManager:
                 else:
                     self._withheld.discard(task)
                     record.life.move("queued", now, "its inputs are available again", cause=self._cause)
-                    self._waiting.put_back(task, record.needs, record.target)
+                    record.since = now
+                    self._waiting.put_back(task, record.needs, record.target, record.function)
             case UniqueResults(rank, count):
                 self._holding[rank] = count
             case CancelTasks(tasks):
@@ -376,8 +405,11 @@ class TaskManager:
     def _submit(self, new: Submitted, effects: list[TaskManagerEffect]) -> None:
         for task in new.tasks:
             blobs, bound = new.blobs.get(task, _NO_BLOBS), bool(new.kept)
-            self._tasks[task] = TaskState(task, new.target, new.replayable, new.needs, new.retries, blobs, bound)
-            self._waiting.add(task, new.needs, new.target)
+            record = TaskState(task, new.target, new.replayable, new.needs, new.retries, blobs, bound)
+            record.function, record.since = new.function, self._now
+            self._tasks[task] = record
+            self._waiting.add(task, new.needs, new.target, new.function)
+        self.submitted += len(new.tasks)
         if reason := self.infeasible(new.needs):
             self._waiting.discard(new.tasks)
             for task in new.tasks:
@@ -389,6 +421,7 @@ class TaskManager:
             count = 1 if new.together is None else new.together.procs
             ranks = tuple(rank for rank in self._table.ranks if self.could_hold(rank, new.needs, count))
         record = BroadcastState(new.needs, new.retries, size=len(ranks), only=new.ranks, bound=bool(new.kept))
+        record.function = new.function
         self._broadcasts[new.broadcast] = record
         if new.together is not None:
             record.collective = CollectiveState(new.together)
@@ -423,6 +456,7 @@ class TaskManager:
         record = self._broadcasts[broadcast]
         new = TaskState(task, rank, True, record.needs, record.retries, bound=record.bound)
         new.broadcast, new.share, new.local = broadcast, share, local
+        new.function, new.since = record.function, self._now
         self._tasks[task] = new
         record.members.add(task)
         record.given.add(rank)
@@ -449,7 +483,8 @@ class TaskManager:
         self._numbers = itertools.count(max(next(self._numbers), found.last + 1))
         for task in found.tasks:
             self._tasks[task] = TaskState(task, found.rank, replayable=False, node=found.rank)
-            self._table.assign(found.rank, task, NOTHING, now)
+            if self._table.assign(found.rank, task, NOTHING, now).spare >= 0:
+                self._run_started(self._tasks[task], now)
 
     def _end_overdue(self, tasks: Iterable[int], rank: int, now: float, effects: list[TaskManagerEffect]) -> None:
         """End tasks that are past their timeout or were asked to stop, without a retry."""
@@ -457,7 +492,7 @@ class TaskManager:
             record = self._tasks.get(task)
             if record is None or record.node != rank:
                 continue
-            self._table.release(rank, task, now)
+            self._release(rank, record, now)
             if self._collective_of(record) is not None:
                 self._end_member(record, MemberEnd("cancelled" if record.is_cancelled else "timeout"), effects)
             else:
@@ -480,6 +515,7 @@ class TaskManager:
         again: list[int] = []
         for task in node.tasks:
             record = self._tasks[task]
+            self._run_stopped(record)
             record.losses += 1  # a prefetched task may have run, too: the last reports of its node are missing
             if self._collective_of(record) is not None:
                 kind: SettleOutcome = "unkept" if outcome == "lost" and record.bound else outcome
@@ -501,18 +537,21 @@ class TaskManager:
         record.life.move("queued", self._now, why, cause=self._cause)
         record.node = None
         record.attempt += 1
-        self._waiting.put_back(task, record.needs, record.target)
+        record.since = self._now
+        self._waiting.put_back(task, record.needs, record.target, record.function)
 
     def _end(self, ended: Ended, now: float, effects: list[TaskManagerEffect]) -> None:
         record = self._tasks.get(ended.task)
         if record is None or record.node != ended.rank or ended.task in self._finished:
             return  # a late report: the task has ended, or runs elsewhere
-        node = self._table.release(ended.rank, ended.task, now)
+        node = self._release(ended.rank, record, now)
         if node is not None and node.spare >= 0:
             self._ahead.discard(ended.rank)
         if self._collective_of(record) is not None:
             reason = _KILLED if ended.outcome == "lost" else ""
             kind: SettleOutcome | Literal["returned"] = "raised" if ended.raised else ended.outcome
+            if ended.outcome == "value":
+                self.run_times.ended(record.function, ended.seconds)
             self._end_member(record, MemberEnd(kind, reason, ended.retry, ended.follows_loss), effects)
             return
         match ended.outcome:
@@ -532,6 +571,8 @@ class TaskManager:
             case outcome:
                 mean = self.task_seconds
                 self.task_seconds = ended.seconds if mean is None else 0.8 * mean + 0.2 * ended.seconds
+                if outcome != "cancelled":
+                    self.run_times.ended(record.function, ended.seconds)
                 if ended.retry and record.replayable and record.errors < record.retries and not record.is_cancelled:
                     record.errors += 1
                     effects.append(
@@ -545,7 +586,7 @@ class TaskManager:
         record = self._tasks.get(task)
         if record is None or record.node != rank or task in self._finished:
             return
-        node = self._table.release(rank, task, now)
+        node = self._release(rank, record, now)
         if node is not None and node.spare >= 0:
             self._ahead.discard(rank)
         collective = self._collective_of(record)
@@ -611,6 +652,23 @@ class TaskManager:
                 collective.is_final = True
                 self._withheld.discard(task)
                 self._end_member(record, MemberEnd(outcome, reason), effects)
+
+    def _run_started(self, record: TaskState, now: float) -> None:
+        """Record that a task has a slot. Idempotent."""
+        if record.started_at is None:
+            record.started_at = now
+            self.run_times.started(record.function, now)
+
+    def _run_stopped(self, record: TaskState) -> None:
+        """Record that a task no longer has a slot. Idempotent."""
+        if record.started_at is not None:
+            self.run_times.stopped(record.function, record.started_at)
+            record.started_at = None
+
+    def _release(self, rank: int, record: TaskState, now: float) -> NodeSlots | None:
+        """Take a task off its node."""
+        self._run_stopped(record)
+        return self._table.release(rank, record.number, now)
 
     def _recall(self, now: float, effects: list[TaskManagerEffect]) -> None:
         """Recall tasks that wait behind a long task, as far as other nodes have free slots for them."""
@@ -832,6 +890,8 @@ class TaskManager:
         record.node = rank
         if self._table.assign(rank, task, record.needs, now).spare < 0:
             self._ahead.add(rank)
+        else:
+            self._run_started(record, now)
         place = None
         if (collective := self._collective_of(record)) is not None:
             generation = f"{record.broadcast}-{collective.generation}"

@@ -60,6 +60,7 @@ class Submitted:
         retries: retries of each after it raised.
         kept: keys of the values on their target that they use: they end with that node.
         blobs: by task, the sizes by key of the blobs that its node must have; tasks without any are left out.
+        function: the function that they run, by which run times are measured.
     """
 
     tasks: tuple[int, ...]
@@ -69,6 +70,7 @@ class Submitted:
     retries: int = 0
     kept: tuple[str, ...] = ()
     blobs: Mapping[int, Mapping[bytes, int]] = field(default_factory=dict)
+    function: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,7 @@ class Broadcast:
         ranks: the only nodes that take part, active or booting; None for every node.
         kept: keys of values on these nodes that it uses: each member ends with its node.
         together: terms of a collective, whose members are those of the start; None for independent members.
+        function: as in `Submitted`.
     """
 
     broadcast: int
@@ -106,6 +109,7 @@ class Broadcast:
     ranks: tuple[int, ...] | None = None
     kept: tuple[str, ...] = ()
     together: Together | None = None
+    function: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Queues of pending tasks: one FIFO queue for each shape of needs, and one for each node that tasks are pinned to."""
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable
 from itertools import islice
 
@@ -8,7 +8,7 @@ from skyward.values.needs import NOTHING, Needs
 
 __all__ = ["WaitingTasks"]
 
-type _Entry = tuple[int, int]
+type _Entry = tuple[int, int, str]
 
 
 class WaitingTasks:
@@ -16,6 +16,7 @@ class WaitingTasks:
 
     def __init__(self) -> None:
         self._queues: dict[Needs, deque[_Entry]] = {NOTHING: deque()}
+        self._functions: dict[Needs, Counter[str]] = {}
         self._pinned: dict[int, deque[int]] = {}
         self._back = self._front = 0
         self._count = 0
@@ -29,23 +30,25 @@ class WaitingTasks:
         """Number of tasks that are pinned to a node."""
         return sum(map(len, self._pinned.values()))
 
-    def add(self, task: int, needs: Needs, target: int | None) -> None:
-        """Append a task."""
+    def add(self, task: int, needs: Needs, target: int | None, function: str = "") -> None:
+        """Append a task of a function."""
         if target is not None:
             self._pinned.setdefault(target, deque()).append(task)
             return
         self._back += 1
         self._count += 1
-        self._queue(needs).append((self._back, task))
+        self._queue(needs).append((self._back, task, function))
+        self._functions.setdefault(needs, Counter())[function] += 1
 
-    def put_back(self, task: int, needs: Needs, target: int | None) -> None:
-        """Prepend a task."""
+    def put_back(self, task: int, needs: Needs, target: int | None, function: str = "") -> None:
+        """Prepend a task of a function."""
         if target is not None:
             self._pinned.setdefault(target, deque()).appendleft(task)
             return
         self._front -= 1
         self._count += 1
-        self._queue(needs).appendleft((self._front, task))
+        self._queue(needs).appendleft((self._front, task, function))
+        self._functions.setdefault(needs, Counter())[function] += 1
 
     def _queue(self, needs: Needs) -> deque[_Entry]:
         queue = self._queues.get(needs)
@@ -60,9 +63,20 @@ class WaitingTasks:
             return [NOTHING] if plain else []
         return sorted((needs for needs, queue in self._queues.items() if queue), key=lambda n: self._queues[n][0][0])
 
-    def counts(self) -> list[tuple[Needs, int]]:
-        """Return the number of tasks of each queued shape, the oldest shape first."""
-        return [(needs, len(self._queues[needs])) for needs in self.shapes()]
+    def counts(self) -> list[tuple[Needs, str, int]]:
+        """Return the number of tasks of each queued shape and function, the oldest shape first."""
+        return [
+            (needs, function, count) for needs in self.shapes() for function, count in self._functions[needs].items()
+        ]
+
+    def _forget(self, needs: Needs, function: str) -> None:
+        """Count a task less of a shape and function."""
+        functions = self._functions[needs]
+        functions[function] -= 1
+        if not functions[function]:
+            del functions[function]
+        if not functions:
+            del self._functions[needs]
 
     def has(self, needs: Needs) -> bool:
         """Return whether tasks of this shape are queued."""
@@ -75,14 +89,15 @@ class WaitingTasks:
 
     def first(self, needs: Needs, most: int) -> list[int]:
         """Return up to `most` of the oldest tasks of this shape without removing them."""
-        return [task for _, task in islice(self._queues.get(needs, ()), most)]
+        return [task for _, task, _ in islice(self._queues.get(needs, ()), most)]
 
     def take(self, needs: Needs, place: int = 0) -> int:
         """Remove and return the oldest task of this shape, or the one `place` positions behind it."""
         queue = self._queues[needs]
-        _, task = queue[place]
+        _, task, function = queue[place]
         del queue[place]
         self._count -= 1
+        self._forget(needs, function)
         if not queue and needs is not NOTHING and needs != NOTHING:
             del self._queues[needs]
         return task
@@ -116,7 +131,12 @@ class WaitingTasks:
         """Remove these tasks."""
         gone = set(tasks)
         for needs in tuple(self._queues):
-            queue = deque(entry for entry in self._queues[needs] if entry[1] not in gone)
+            before = self._queues[needs]
+            queue = deque(entry for entry in before if entry[1] not in gone)
+            if len(queue) < len(before):
+                for _, task, function in before:
+                    if task in gone:
+                        self._forget(needs, function)
             self._count -= len(self._queues[needs]) - len(queue)
             if queue or needs == NOTHING:
                 self._queues[needs] = queue

@@ -1,6 +1,10 @@
-"""Slots of the nodes: free slots, free resources, and the round robin over them."""
+"""Slots of the nodes: free slots, free resources, and the order in which they are used.
 
-from bisect import bisect_right, insort
+Round robin spreads tasks. In a pool that shrinks, `SlotTable.packs` puts them on the fullest nodes, lowest rank first,
+so that other nodes empty and can go.
+"""
+
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -59,14 +63,21 @@ NONE_RESERVED: Mapping[int, int] = MappingProxyType({})
 
 
 class SlotTable:
-    """The nodes by rank. Free slots are assigned round robin: each dispatch advances it."""
+    """The nodes by rank.
+
+    Attributes:
+        packs: True to use the fullest nodes first; False for round robin, which each dispatch advances.
+    """
 
     def __init__(self) -> None:
+        self.packs = False
         self.nodes: dict[int, NodeSlots] = {}
         self.busy = 0
         self.busy_in: dict[str, int] = {}
         self._order: list[int] = []
         self._open: list[int] = []
+        self._by_spare: dict[int, list[int]] = {}
+        self._spare_of: dict[int, int] = {}
         self._last = -1
 
     @property
@@ -117,6 +128,8 @@ class SlotTable:
             node.free[name] = node.free.get(name, 0.0) - amount
         if node.spare <= 0:
             self._close(rank)
+        elif rank in self._spare_of:  # not a draining node, which gets only the tasks that are pinned to it
+            self._sort(node)
         self._last = rank
         return node
 
@@ -136,12 +149,13 @@ class SlotTable:
     def next_free(
         self, needs: Needs = NOTHING, cost: Cost | None = None, reserved: Mapping[int, int] = NONE_RESERVED
     ) -> int | None:
-        """Return the next node in turn where a task of this shape can start now; with `cost`, the cheapest one.
+        """Return the next node in order where a task of this shape can start now; with `cost`, the cheapest one.
 
         Args:
             reserved: by node, the slots that are kept for other tasks.
         """
-        nodes: Iterator[NodeSlots] = map(self.nodes.__getitem__, self._from_turn(self._open))
+        ranks = self._fullest_first() if self.packs else self._from_turn(self._open)
+        nodes: Iterator[NodeSlots] = map(self.nodes.__getitem__, ranks)
         if reserved:
             nodes = (node for node in nodes if node.spare > reserved.get(node.rank, 0))
         return _least((node for node in nodes if not needs or node.fits(needs)), cost)
@@ -155,6 +169,11 @@ class SlotTable:
         """
         nodes = map(self.nodes.__getitem__, self._from_turn(self._order))
         return _least((node for node in nodes if node.spare + ahead > 0 and node.rank not in reserved), cost)
+
+    def _fullest_first(self) -> Iterator[int]:
+        """Yield the nodes with a free slot, those with the fewest first, and of these the lowest rank."""
+        for spare in sorted(self._by_spare):
+            yield from self._by_spare[spare]
 
     def _from_turn(self, ranks: list[int]) -> Iterator[int]:
         start = bisect_right(ranks, self._last)
@@ -173,8 +192,27 @@ class SlotTable:
         is_open = position >= 0 and self._open[position] == node.rank
         if not is_open and node.spare > 0 and self.takes(node.rank):
             insort(self._open, node.rank)
+            is_open = True
+        if is_open:
+            self._sort(node)
+
+    def _sort(self, node: NodeSlots) -> None:
+        """Keep an open node among those with as many free slots."""
+        if self._spare_of.get(node.rank) != node.spare:
+            self._unsort(node.rank)
+            self._spare_of[node.rank] = node.spare
+            insort(self._by_spare.setdefault(node.spare, []), node.rank)
+
+    def _unsort(self, rank: int) -> None:
+        spare = self._spare_of.pop(rank, None)
+        if spare is not None:
+            ranks = self._by_spare[spare]
+            del ranks[bisect_left(ranks, rank)]
+            if not ranks:
+                del self._by_spare[spare]
 
     def _close(self, rank: int) -> None:
+        self._unsort(rank)
         position = bisect_right(self._open, rank) - 1
         if position >= 0 and self._open[position] == rank:
             del self._open[position]

@@ -31,6 +31,9 @@ class TaskState:
         broadcast: the broadcast that it is a member of.
         share: its position in the broadcast's data, and the number of shares.
         local: its position among the members of a collective on its node.
+        function: the function that it runs.
+        since: when it was submitted, or was queued again.
+        started_at: when it got its slot; None while it has none.
     """
 
     number: int
@@ -49,6 +52,9 @@ class TaskState:
     broadcast: int | None = None
     share: tuple[int, int] | None = None
     local: int = 0
+    function: str = ""
+    since: float = 0.0
+    started_at: float | None = None
     life: Lifecycle[TaskStatus] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -82,6 +88,7 @@ class BroadcastState:
         bound: True if its members use values on their nodes and so end with them.
         cancelled: True if it takes no more members.
         collective: its members together; None if they are independent.
+        function: the function that its members run.
     """
 
     needs: Needs
@@ -93,3 +100,4 @@ class BroadcastState:
     bound: bool = False
     cancelled: bool = False
     collective: CollectiveState | None = None
+    function: str = ""

@@ -316,7 +316,7 @@ def test_withheld_task_has_no_slot_and_no_demand() -> None:
     manager = manager_with(1)
     (first, second), _ = submit(manager, 2)
     assert sent(manager.handle(Withheld(first, 0), 0.0)) == [(second, 0)]
-    assert (manager.withheld, manager.queued, manager.demands()) == (1, 0, ())
+    assert (manager.withheld, manager.queued, manager.demands(0.0)) == (1, 0, ())
     assert not manager.waiting
     assert manager.could_start_on(first) is None
     manager.handle(Ended(second, 0, "value", 1.0), 0.0)

@@ -1,0 +1,564 @@
+"""Default policy: as many nodes as waiting tasks are worth, from measured run times, boot times and prices.
+
+Waiting tasks are to start within the time that a node takes to boot, plus the target. The nodes that exist, and those
+that boot, do what they can by then; nodes are launched for the rest, of the groups where a task costs least. Nothing is
+launched for tasks that are done sooner without it. While the run time of a function is unknown, nodes are added one at
+a time, twice as many after each boot; once its tasks have run for as long as a boot takes, each is worth a node.
+
+A node that idles is kept for about as long as a boot takes, which is what it costs to have it back, and less if tasks
+arrive too seldom to use it by then.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from math import ceil, exp, inf
+
+from skyward.formatting import count_text
+from skyward.scaling.fitting import at_once, never
+from skyward.scaling.snapshot import Decision, Demand, Group, NodeLoad, Snapshot
+from skyward.scaling.work import rough_text, starts_of_busy, starts_of_free
+from skyward.values.needs import Needs
+
+__all__ = ["Adaptive"]
+
+BOOT = 60.0
+"""Seconds that a boot is taken to need until one was measured."""
+
+CHEAP_WAIT = 900.0
+"""Seconds that tasks may wait beyond a boot, for the target "cheap"."""
+
+UNPRICED_KEEP = 60.0
+"""Seconds that an idle node is kept that costs nothing."""
+
+LEAST_KEEP = 5.0
+"""Seconds that an idle node is kept at least."""
+
+SELDOM = 1 / 6
+"""Share of its time for which an idle node is kept that no task is expected to use within that time."""
+
+MEMORIES = (1.0, 10.0)
+"""Boot times over which arrivals of tasks are averaged; the lower average counts, so that a burst is soon forgotten."""
+
+GANG_SECONDS = 3600.0
+"""Run time that tasks are taken to have which must run together: each needs a slot of its own."""
+
+SLACK = 0.5
+"""Part of a node that is not launched for: estimates are not that exact."""
+
+
+@dataclass(slots=True)
+class _Offer:
+    """A group during one decision.
+
+    Attributes:
+        boot: seconds from a request to the first task.
+        pause: seconds until a source may be asked.
+        price: USD per hour of a new node.
+        wait: seconds that tasks may wait beyond a boot.
+        free, busy: parts of its active nodes without and with tasks, in nodes.
+        booting: booting nodes that waiting tasks may use.
+        coming: all booting nodes, without those that cannot be requested for longer than tasks are to wait.
+        room: nodes that may be launched.
+        new: nodes to launch.
+        kept: booting nodes that waiting tasks use.
+    """
+
+    group: Group
+    boot: float
+    pause: float
+    price: float
+    wait: float
+    free: float
+    busy: float
+    booting: float
+    coming: int
+    room: int
+    new: int = 0
+    kept: float = 0.0
+
+    @property
+    def window(self) -> float:
+        """Seconds within which waiting tasks are to start."""
+        return self.boot + self.wait
+
+    @property
+    def is_sold_out(self) -> bool:
+        """True if no node can be requested before the tasks are to start."""
+        return self.pause > self.wait
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """Waiting tasks of one shape and function, with the run time that is assumed.
+
+    Attributes:
+        known: True if `seconds` is a measured mean, or derived from how long they have been running.
+    """
+
+    demand: Demand
+    seconds: float
+    known: bool
+
+
+@dataclass(slots=True)
+class _Result:
+    """Result of assigning the waiting tasks to nodes.
+
+    Attributes:
+        short: by shape, tasks that no node starts in time and for which none may be launched.
+        look_in: seconds after which more is known about tasks of unknown run time.
+    """
+
+    short: dict[Needs, int] = field(default_factory=dict)
+    look_in: float = inf
+
+
+@dataclass(slots=True)
+class Adaptive:
+    """Scales by the work that waits, the time that a node takes to boot, and the price of each task.
+
+    Attributes:
+        packs: new tasks go to the fullest nodes, so that others idle and go.
+    """
+
+    name: str = "adaptive"
+    interval: float | None = None
+    packs: bool = field(default=True, init=False, repr=False)
+    _looked_at: float | None = field(default=None, init=False, repr=False)
+    _began_at: float | None = field(default=None, init=False, repr=False)
+    _submitted: int = field(default=0, init=False, repr=False)
+    _rates: tuple[float, ...] = field(default=(0.0,) * len(MEMORIES), init=False, repr=False)
+    _probing_since: float | None = field(default=None, init=False, repr=False)
+    _scan_at: float = field(default=0.0, init=False, repr=False)
+
+    def decide(self, snapshot: Snapshot) -> Decision:
+        """Return the decision for `snapshot`, within the bounds of every group and of `max_nodes`."""
+        self._observe(snapshot)
+        offers = {group.name: _offer(group, snapshot) for group in snapshot.groups}
+        waiting = _waiting(snapshot)
+        result = self._serve(waiting, offers, snapshot)
+        is_empty = not any(counts.active for counts in snapshot.counts.values())
+        desired: dict[str, int] = {}
+        cancelled: dict[str, int] = {}
+        for name, offer in offers.items():
+            counts, group = snapshot.counts[name], offer.group
+            unneeded = 0 if offer.new or snapshot.pinned else self._unneeded(offer, snapshot)
+            if is_empty and unneeded:  # something woke the pool, which may be no task
+                unneeded = min(unneeded, offer.coming - 1)
+            count = counts.active + offer.coming + offer.new - unneeded
+            desired[name] = max(group.min, min(group.max, count))
+            if count < counts.active + counts.booting:
+                cancelled[name] = counts.active + counts.booting - max(group.min, count)
+        victims, idle_text = self._idle(snapshot, offers, result)
+        for node in victims:
+            desired[node.group] = max(offers[node.group].group.min, desired[node.group] - 1)
+        if snapshot.max_nodes is not None:
+            _cap(desired, snapshot)
+        return Decision(
+            desired,
+            _reason(snapshot, waiting, offers, result, desired, cancelled, idle_text),
+            victims=tuple(node.rank for node in victims if node.rank or len(victims) == 1),
+            settled=True,
+            infeasible=never(snapshot),
+            cancelled=cancelled,
+            look_in=self._look_in(snapshot, offers, result, bool(victims)),
+        )
+
+    def _observe(self, snapshot: Snapshot) -> None:
+        """Update the rates at which tasks arrive, in tasks per second."""
+        if self._began_at is None:
+            self._began_at = snapshot.now
+        if self._looked_at is not None:
+            arrived = max(0, snapshot.submitted - self._submitted)
+            passed = max(0.0, snapshot.now - self._looked_at)
+            memories = [boots * max(10.0, snapshot.boot_seconds or BOOT) for boots in MEMORIES]
+            self._rates = tuple(
+                rate * exp(-passed / memory) + arrived / memory
+                for rate, memory in zip(self._rates, memories, strict=True)
+            )
+        self._looked_at, self._submitted = snapshot.now, snapshot.submitted
+
+    # Tasks that wait.
+
+    def _serve(self, waiting: Sequence[_Waiting], offers: dict[str, _Offer], snapshot: Snapshot) -> _Result:
+        """Assign the waiting tasks to nodes that exist, and launch nodes for the rest."""
+        result = _Result()
+        most = inf if snapshot.max_nodes is None else float(snapshot.max_nodes)
+        total = sum(counts.active + counts.booting for counts in snapshot.counts.values())
+        unknown = [each for each in waiting if not each.known]
+        if not unknown:
+            self._probing_since = None
+        elif self._probing_since is None:
+            self._probing_since = snapshot.now
+        allowance = self._allowance(unknown, offers, snapshot, result)
+        for each in waiting:
+            able = [offer for offer in offers.values() if at_once(offer.group, each.demand.needs)]
+            able.sort(key=lambda offer: offer.price)
+            left = _use_existing(each, able, snapshot)
+            if left <= SLACK:
+                continue
+            limit = allowance if not each.known else inf
+            bought = _buy(each, left, able, min(limit, most - total))
+            total += sum(bought.values())
+            for name, nodes in bought.items():
+                offers[name].new += nodes
+                offers[name].room -= nodes
+                if not each.known:
+                    allowance -= nodes
+            served = sum(
+                nodes * at_once(offers[name].group, each.demand.needs) * starts_of_free(offers[name].wait, each.seconds)
+                for name, nodes in bought.items()
+            )
+            if left - served > SLACK and (each.known or not bought):
+                result.short[each.demand.needs] = result.short.get(each.demand.needs, 0) + ceil(left - served)
+        return result
+
+    def _allowance(
+        self, unknown: Sequence[_Waiting], offers: dict[str, _Offer], snapshot: Snapshot, result: _Result
+    ) -> float:
+        """Return how many nodes may be launched now for tasks of unknown run time."""
+        if not unknown or self._probing_since is None:
+            return 0.0
+        boot = min((offer.boot for offer in offers.values() if offer.group.max), default=BOOT)
+        boot = max(boot, 0.05)
+        rounds = int((snapshot.now - self._probing_since) / boot + 1e-6)
+        result.look_in = self._probing_since + (rounds + 1) * boot - snapshot.now
+        longest = max(each.demand.ran for each in unknown)
+        if longest:
+            result.look_in = min(result.look_in, boot - longest)
+        booting = sum(offer.booting for offer in offers.values())
+        return max(0.0, 2.0 ** min(rounds, 30) - booting)
+
+    # Nodes that idle.
+
+    def _idle(self, snapshot: Snapshot, offers: dict[str, _Offer], result: _Result) -> tuple[list[NodeLoad], str]:
+        """Return the nodes to remove because they idle, and the reason."""
+        needs_room = bool(result.short) and snapshot.max_nodes is not None
+        if snapshot.now < self._scan_at and not needs_room and not snapshot.idle_for:
+            return [], ""
+        candidates = [name for name, offer in offers.items() if self._may_shrink(offer, snapshot)]
+        if not candidates:
+            return [], ""
+        idle = [
+            node for node in snapshot.nodes if node.stage == "active" and not node.busy and node.group in candidates
+        ]
+        limits = self._limits(idle, offers, snapshot)
+        going = [node for node in idle if node.idle_for >= limits[node.rank]]
+        if needs_room and not going:
+            going = [node for node in idle if node.rank][-sum(result.short.values()) :]
+        stays = [node for node in idle if node not in going] if len(going) < 100 else []
+        next_in = min((limits[node.rank] - node.idle_for for node in stays), default=inf)
+        self._scan_at = snapshot.now + max(1.0, min(next_in, *(offers[n].boot / 8 for n in candidates)))
+        active = sum(counts.active + counts.booting for counts in snapshot.counts.values())
+        if not (len(going) == active and not snapshot.queued and not any(o.group.min for o in offers.values())):
+            going = [node for node in going if node.rank]
+        by_group: dict[str, int] = {}
+        victims: list[NodeLoad] = []
+        for node in sorted(going, key=lambda each: (-each.idle_for, -each.rank)):
+            offer = offers[node.group]
+            gone = by_group.get(node.group, 0)
+            if snapshot.counts[node.group].active - gone > offer.group.min:
+                by_group[node.group] = gone + 1
+                victims.append(node)
+        if not victims:
+            return [], ""
+        self._scan_at = snapshot.now  # they are to be named until they go
+        least = min(node.idle_for for node in victims)
+        nodes = count_text(len(victims), "node")
+        verb = "has" if len(victims) == 1 else "have"
+        if needs_room:
+            return victims, f"{nodes} without tasks must go, since waiting tasks need other nodes"
+        keep = rough_text(max(limits[node.rank] for node in victims))
+        why = _why(victims, offers, snapshot)
+        return (
+            victims,
+            f"{nodes} {verb} been idle for {rough_text(least)}, over the {keep} that {why}",
+        )
+
+    @staticmethod
+    def _may_shrink(offer: _Offer, snapshot: Snapshot) -> bool:
+        counts, group = snapshot.counts[offer.group.name], offer.group
+        return counts.active > group.min and counts.active * group.slots - counts.busy >= group.slots
+
+    def _limits(self, idle: Sequence[NodeLoad], offers: dict[str, _Offer], snapshot: Snapshot) -> dict[int, float]:
+        """Return the seconds for which each idle node is kept.
+
+        New tasks use the free slots of busy nodes first, then the idle nodes by rank. A node that they are not expected
+        to reach before its time is over is kept only briefly, unless it is the head, or the pool is new.
+        """
+        began = snapshot.now if self._began_at is None else self._began_at
+        is_new = snapshot.now - began < MEMORIES[-1] * (snapshot.boot_seconds or BOOT)
+        ahead = sum(counts.active * offers[name].group.slots - counts.busy for name, counts in snapshot.counts.items())
+        ahead -= sum(offers[node.group].group.slots for node in idle)
+        limits: dict[int, float] = {}
+        for node in idle:
+            offer = offers[node.group]
+            keep = _keep(offer, snapshot)
+            expected = self._reached_in(ahead)
+            ahead += offer.group.slots
+            is_seldom = expected > keep and node.rank and not is_new
+            if is_seldom and offer.price > 0 and _given(offer.group, snapshot) is None:
+                keep = max(min(keep, LEAST_KEEP), SELDOM * keep)
+            limits[node.rank] = keep
+        return limits
+
+    def _reached_in(self, ahead: int) -> float:
+        """Return the seconds until new tasks are expected to need more than `ahead` free slots."""
+        rate = min(self._rates)
+        return (max(0, ahead) + 1) / rate if rate > 1e-9 else inf
+
+    def _unneeded(self, offer: _Offer, snapshot: Snapshot) -> int:
+        """Return the number of booting nodes that neither waiting nor, as far as expected, new tasks use in time."""
+        counts, group = snapshot.counts[offer.group.name], offer.group
+        needed = ceil(offer.kept - 1e-9)
+        ahead = snapshot.capacity - snapshot.inflight
+        keep = _keep(offer, snapshot)
+        while needed < offer.coming and self._reached_in(ahead) <= keep:
+            needed += 1
+            ahead += group.slots
+        return max(0, min(offer.coming - needed, counts.active + offer.coming - group.min))
+
+    def _look_in(self, snapshot: Snapshot, offers: dict[str, _Offer], result: _Result, going: bool) -> float | None:
+        """Return the seconds after which to look again: when a boot, a pause or an idle time may have ended."""
+        times = [result.look_in]
+        boot = min((offer.boot for offer in offers.values()), default=BOOT)
+        if snapshot.queued or any(counts.booting for counts in snapshot.counts.values()):
+            times.append(max(0.2, min(boot, 60.0) / 8))
+        if going:
+            times.append(2.0)
+        elif any(self._may_shrink(offer, snapshot) for offer in offers.values()):
+            times.append(max(0.0, self._scan_at - snapshot.now))
+        times += [snapshot.pauses[name] for name in offers if 0 < snapshot.pauses.get(name, 0.0) < inf]
+        soonest = min(times)
+        return None if soonest == inf else max(0.01, soonest)
+
+
+def _offer(group: Group, snapshot: Snapshot) -> _Offer:
+    counts = snapshot.counts[group.name]
+    slots = max(1, group.slots)
+    pause = snapshot.pauses.get(group.name, 0.0)
+    boot = snapshot.boots.get(group.name, snapshot.boot_seconds if snapshot.boot_seconds is not None else BOOT)
+    match snapshot.target_wait:
+        case "cheap":
+            wait = CHEAP_WAIT
+        case "balanced":
+            wait = boot
+        case "fast":
+            wait = 0.0
+        case seconds:
+            wait = float(seconds)
+    coming = counts.booting - (counts.unrequested if pause > wait else 0)
+    return _Offer(
+        group,
+        boot,
+        pause,
+        snapshot.prices.get(group.name, group.hourly_price),
+        wait,
+        free=max(0, counts.active * slots - counts.busy) / slots,
+        busy=min(counts.busy, counts.active * slots) / slots,
+        booting=coming,
+        coming=coming,
+        room=0 if pause == inf else max(0, group.max - counts.active - coming),
+    )
+
+
+def _waiting(snapshot: Snapshot) -> list[_Waiting]:
+    """Return the waiting tasks, those that fit the fewest groups first."""
+    found: list[_Waiting] = []
+    boot = snapshot.boot_seconds if snapshot.boot_seconds is not None else BOOT
+    for demand in snapshot.demands:
+        if not demand.count:
+            continue
+        if demand.seconds is not None:
+            found.append(_Waiting(demand, max(demand.seconds, 1e-6), True))
+        elif demand.ran >= boot:
+            found.append(_Waiting(demand, 2 * demand.ran, True))  # halfway through, as far as is known
+        else:
+            found.append(_Waiting(demand, boot, False))
+    found += [_Waiting(Demand(1, needs), GANG_SECONDS, True) for gang in snapshot.gangs for needs in gang]
+    if len(snapshot.groups) > 1:
+        found.sort(key=lambda each: sum(at_once(group, each.demand.needs) > 0 for group in snapshot.groups))
+    return found
+
+
+def _use_existing(each: _Waiting, able: Iterable[_Offer], snapshot: Snapshot) -> float:
+    """Use the nodes that exist for waiting tasks: free slots first, then booting nodes, then busy slots.
+
+    Returns:
+        The number of tasks that they do not start in time.
+    """
+    left = float(each.demand.count)
+    able = list(able)
+    overdue = bool(able) and each.demand.waited > max(offer.window for offer in able)
+    for offer in able:
+        per_node = at_once(offer.group, each.demand.needs)
+        starts = per_node * starts_of_free(offer.window, each.seconds)
+        used = 0.0 if overdue else min(offer.free, left / starts)
+        offer.free -= used
+        left -= used * starts
+    for offer in able:
+        per_node = at_once(offer.group, each.demand.needs)
+        starts = per_node * starts_of_free(offer.wait, each.seconds)
+        used = min(offer.booting, left / starts)
+        offer.booting -= used
+        offer.kept += min(used, left / per_node)
+        left -= used * starts
+    busy = 0.0
+    for offer in able:
+        per_node = at_once(offer.group, each.demand.needs)
+        starts = per_node * starts_of_busy(snapshot.running, offer.window, each.seconds)
+        if starts <= 0:
+            continue
+        used = min(offer.busy, left / starts)
+        offer.busy -= used
+        left -= used * starts
+        busy += used * starts
+    if overdue and left <= SLACK and busy > 0:
+        left = min(1.0, busy)  # what they wait for did not come: the estimate was wrong
+    return max(0.0, left)
+
+
+def _buy(each: _Waiting, left: float, able: Sequence[_Offer], most: float) -> dict[str, int]:
+    """Return the nodes to launch for `left` tasks, by group: where a task costs least, then where it costs next."""
+    bought: dict[str, int] = {}
+    while left > SLACK and most > 0:
+        best, best_key = None, (True, inf, 0)
+        for order, offer in enumerate(able):
+            if offer.room - bought.get(offer.group.name, 0) <= 0:
+                continue
+            tasks = at_once(offer.group, each.demand.needs) * starts_of_free(offer.wait, each.seconds)
+            served = min(left, tasks)
+            busy = offer.boot + each.seconds * max(1.0, served / at_once(offer.group, each.demand.needs))
+            key = (offer.is_sold_out, offer.price * busy / served, order)
+            if best is None or key < best_key:
+                best, best_key = offer, key
+        if best is None:
+            break
+        name = best.group.name
+        tasks = at_once(best.group, each.demand.needs) * starts_of_free(best.wait, each.seconds)
+        whole = max(1, int(left / tasks + 1e-9))
+        nodes = int(min(whole, best.room - bought.get(name, 0), most))
+        if nodes <= 0:
+            break
+        bought[name] = bought.get(name, 0) + nodes
+        left -= nodes * tasks
+        most -= nodes
+    return bought
+
+
+def _given(group: Group, snapshot: Snapshot) -> float | None:
+    """Return the idle timeout that the user has chosen for a group."""
+    if group.idle_timeout is not None:
+        return group.idle_timeout
+    return snapshot.idle_timeout if snapshot.idle_timeout_given else None
+
+
+def _keep(offer: _Offer, snapshot: Snapshot) -> float:
+    """Return the seconds after which idling costs as much as another boot, with the wait for it."""
+    given = _given(offer.group, snapshot)
+    if given is not None:
+        return given
+    if offer.price <= 0:
+        return UNPRICED_KEEP
+    boot = snapshot.boots.get(offer.group.name, snapshot.boot_seconds or BOOT)
+    return max(LEAST_KEEP, boot * (1 + (snapshot.waiting_cost or 0.0) / offer.price))
+
+
+def _cap(desired: dict[str, int], snapshot: Snapshot) -> None:
+    """Limit growth to the maximum over all groups."""
+    assert snapshot.max_nodes is not None
+    excess = sum(desired.values()) - snapshot.max_nodes
+    for group in reversed(snapshot.groups):
+        counts = snapshot.counts[group.name]
+        give = min(max(0, excess), max(0, desired[group.name] - max(group.min, counts.active + counts.booting)))
+        desired[group.name] -= give
+        excess -= give
+
+
+# Reasons.
+
+
+def _why(victims: Sequence[NodeLoad], offers: dict[str, _Offer], snapshot: Snapshot) -> str:
+    offer = offers[victims[0].group]
+    if _given(offer.group, snapshot) is not None:
+        return "the idle timeout allows"
+    if offer.price <= 0:
+        return "a node without a price is kept"
+    return f"it is worth keeping a node that takes {rough_text(offer.boot)} to boot"
+
+
+def _reason(
+    snapshot: Snapshot,
+    waiting: Sequence[_Waiting],
+    offers: dict[str, _Offer],
+    result: _Result,
+    desired: dict[str, int],
+    cancelled: dict[str, int],
+    idle_text: str,
+) -> str:
+    parts: list[str] = []
+    launched = {name: offer.new for name, offer in offers.items() if offer.new}
+    if waiting:
+        parts.append(_work_text(snapshot, waiting, offers, result, launched))
+    for name, count in cancelled.items():
+        where = "" if len(offers) == 1 else f" of {name!r}"
+        verb = "is" if count == 1 else "are"
+        parts.append(f"{count_text(count, 'booting node')}{where} {verb} not needed any more")
+    if idle_text:
+        parts.append(idle_text)
+    before = snapshot.desired
+    changed = {name: count for name, count in desired.items() if count != before[name]}
+    if not parts:
+        busy = f"{snapshot.inflight} of {snapshot.capacity} slots are busy and no task waits"
+        parts.append(busy)
+    text = "; ".join(parts)
+    if changed:
+        to = ", ".join(
+            count_text(count) if len(offers) == 1 else f"{count_text(count)} of {name!r}"
+            for name, count in changed.items()
+        )
+        text += f" -> {to}"
+    return text
+
+
+def _work_text(
+    snapshot: Snapshot,
+    waiting: Sequence[_Waiting],
+    offers: dict[str, _Offer],
+    result: _Result,
+    launched: dict[str, int],
+) -> str:
+    """Return the sentence about the waiting tasks."""
+    count = sum(each.demand.count for each in waiting)
+    tasks = f"{count:,} task" if count == 1 else f"{count:,} tasks"
+    boot = min((offer.boot for offer in offers.values()), default=BOOT)
+    if all(not each.known for each in waiting):
+        if launched:
+            more = count_text(sum(launched.values()), "more node")
+            return f"{tasks} of unknown length: {more}, until one has ended or run for a boot, {rough_text(boot)}"
+        return f"{tasks} of unknown length wait until one has ended or run for a boot, {rough_text(boot)}"
+    work = sum(each.demand.count * each.seconds for each in waiting)
+    slots = snapshot.capacity
+    nodes = sum(counts.active for counts in snapshot.counts.values())
+    what = f"{tasks} of about {rough_text(work / count)}"
+    needed = "needs" if count == 1 else "need"
+    if not slots:
+        there = "no node is up yet"
+    else:
+        there = f"with {count_text(nodes)} they end in {rough_text(_end(snapshot, work))}"
+    wait = min(offer.wait for offer in offers.values())
+    if launched:
+        limit = f"more than a boot of {rough_text(boot)} and the target of {rough_text(wait) if wait else 'no wait'}"
+        return f"{what} {needed} {rough_text(work)} of slots; {there}" + (f", {limit}" if slots else "")
+    booting = sum(counts.booting for counts in snapshot.counts.values())
+    coming = f", and {count_text(booting)} {'boots' if booting == 1 else 'boot'}" if booting else ""
+    if result.short and booting == 0:
+        return f"{what} {needed} {rough_text(work)} of slots; {there}, and no more nodes may be launched"
+    one = "one node" if nodes <= 1 else f"{nodes} nodes"
+    return f"{what} {needed} {rough_text(work / max(1, slots))} on {one}{coming}; a boot takes {rough_text(boot)}"
+
+
+def _end(snapshot: Snapshot, work: float) -> float:
+    """Return the seconds until the waiting tasks end on the nodes that are up."""
+    running = sum(each.count * max(0.0, (each.seconds or 0.0) - each.age) for each in snapshot.running if each.seconds)
+    return (work + running) / max(1, snapshot.capacity)
