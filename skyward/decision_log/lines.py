@@ -238,6 +238,8 @@ def _reader(kind: Any) -> Callable[[Any], Any]:
     if origin in (UnionType, Union) and arguments[1:] == (NoneType,):
         read = _reader(arguments[0])
         return lambda said: None if said is None else read(said)
+    if origin in (UnionType, Union) and arguments[0] is float and get_origin(arguments[1]) is Literal:
+        return lambda said: said if isinstance(said, str) else float(said)
     if origin is tuple and arguments[1:] != (...,):
         each = tuple(map(_reader, arguments))
         return lambda said: tuple(read(item) for read, item in zip(each, said, strict=True))
