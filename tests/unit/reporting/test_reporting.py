@@ -131,7 +131,7 @@ def test_failure_of_the_policy_is_shown_everywhere(capsys: pytest.CaptureFixture
     reason = "the policy wants 2.5 nodes of 'a', but the number must be an integer of at least 0"
     failed = DecisionEvent(0.0, "policy", "own", DecisionInputs(), {"a": 1}, {"a": 1}, reason, UNUSABLE)
     event = ev.ScalingDecided("p", 1, 0.0, failed)
-    assert shown("minimal", event) == [f"skyward: pool 'p': {reason}; the pool stays as it is\n"]
+    assert shown("minimal", event) == [f"skyward: pool 'p': warning: {reason}; the pool stays as it is\n"]
     assert shown("notebook", event) == []
     assert capsys.readouterr().err == f"Pool 'p': {reason}; the pool stays as it is\n"
     assert line_of(event).level == logging.WARNING
