@@ -79,6 +79,11 @@ class DecisionEvent:
         """Number of nodes added; negative for nodes removed."""
         return sum(self.after.values()) - sum(self.before.values())
 
+    @property
+    def failed(self) -> bool:
+        """True if the policy failed to decide: the pool stays as it is, and the reason says what is wrong."""
+        return self.held_back == UNUSABLE
+
     def __str__(self) -> str:
         sizes = f"{sum(self.before.values())} -> {sum(self.after.values())} nodes"
         return f"{sizes}: {self.reason}" + (f" (held back: {self.held_back})" if self.held_back else "")
@@ -112,4 +117,4 @@ def _repeats(event: DecisionEvent, last: DecisionEvent) -> bool:
     """Return whether a decision is held back as the last one was. Failures of the policy repeat by their text."""
     if not event.held_back or not last.held_back or last.after != event.after:
         return False
-    return UNUSABLE not in (event.held_back, last.held_back) or event.reason == last.reason
+    return event.reason == last.reason if event.failed or last.failed else True

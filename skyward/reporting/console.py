@@ -122,11 +122,11 @@ class PoolConsole:
                 bus.listen(self._follow, events.PoolRequesting, events.NodeEvent)
 
     def _note(self, event: events.BaseEvent) -> None:
-        """Show a notice; of the decisions, only those that keep nodes which were to be removed."""
-        if isinstance(event, events.ScalingDecided) and not (
-            event.decision.by == "reconciler" and event.decision.change
-        ):
-            return
+        """Show a notice; of the decisions, only those that keep nodes which were to be removed, and failures."""
+        if isinstance(event, events.ScalingDecided):
+            decision = event.decision
+            if not decision.failed and not (decision.by == "reconciler" and decision.change):
+                return
         line = line_of(event)
         text = line.text if isinstance(event, events.PoolNote) else f"Pool {event.pool!r}: {line.text}"
         self._context.copy().run(notify, text)
@@ -138,7 +138,9 @@ class PoolConsole:
                 self._opened = True
             case events.NodeReady(ready=ready, wanted=wanted) if not self._opened or ready != wanted:
                 return  # opening has its own line; of later nodes only the last one is shown
-            case events.ScalingDecided(decision=decision) if decision.held_back or not decision.change:
+            case events.ScalingDecided(decision=decision) if not decision.failed and (
+                decision.held_back or not decision.change
+            ):
                 return
             case _:
                 pass

@@ -62,6 +62,8 @@ def line_of(event: events.BaseEvent) -> Line:
             level = logging.WARNING
         case events.BudgetReached():
             level = logging.WARNING
+        case events.ScalingDecided(decision=decision) if decision.failed:
+            level = logging.WARNING
         case events.PoolClosed(left=left) if left:
             level = logging.WARNING
         case _:
@@ -93,7 +95,7 @@ def _text(event: events.BaseEvent) -> str:
         case events.TaskEvent():
             return f"task {event.task} ({event.name}) {_of_task(event)}"
         case events.ScalingDecided(decision=decision):
-            return str(decision)
+            return f"{decision.reason}; {decision.held_back}" if decision.failed else str(decision)
         case events.CostChanged(spent=spent, per_hour=per_hour):
             return f"now costs {money_text(per_hour)}/h; {money_text(spent)} spent so far"
         case events.BudgetReached(spent=spent, budget=budget):

@@ -29,7 +29,7 @@ class Binpack:
     def decide(self, snapshot: Snapshot) -> Decision:
         """Return the decision for `snapshot`, within the bounds of every group and of `max_nodes`."""
         groups = {group.name: group for group in snapshot.groups}
-        staying = [node for node in snapshot.nodes if node.stage != "leaving"]
+        staying = sorted((node for node in snapshot.nodes if node.stage != "leaving"), key=lambda node: node.rank)
         made = plan(
             PlanRequest(
                 {name: node_type(group) for name, group in groups.items()},

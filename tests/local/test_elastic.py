@@ -3,7 +3,6 @@
 import re
 import threading
 from collections.abc import Callable, Iterator
-from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -201,9 +200,7 @@ def test_nodes_that_left_are_no_peers() -> None:
         pool.drain(2)
         until(pool, lambda now: len(now.nodes) == 5)
         assert topology() @ pool == [(5, (0, 1, 3, 4, 5))] * 5
-        assert list(chain(*(part(list(range(12))) @ pool))) == [0, 5, 10, 1, 6, 11, 2, 7, 3, 8, 4, 9], (
-            "the hole has no share"
-        )
+        assert part(list(range(7))) @ pool == [[0, 5], [1, 6], [2], [3], [4]], "the hole has no share"
         pool.resize(1)
         until(pool, lambda now: len(now.nodes) == 1)
         assert topology() >> pool == (1, (0,))

@@ -16,7 +16,7 @@ import pytest
 from skyward import events as ev
 from skyward.control.observe.snapshot import PoolSnapshot
 from skyward.events.bus import EventBus
-from skyward.events.decisions import DecisionEvent, DecisionInputs
+from skyward.events.decisions import UNUSABLE, DecisionEvent, DecisionInputs
 from skyward.reporting import log
 from skyward.reporting.console import PoolConsole, opening_quietly, style_of
 from skyward.reporting.event_text import LOGGED, SHOWN, line_of
@@ -124,6 +124,17 @@ def test_only_important_events_have_a_line() -> None:
         "skyward: pool 'p': 1 -> 3 nodes: 2 queued\n",
     ]
     assert shown("none", last, made(ev.PoolNote), made(ev.NodeLost)) == []
+
+
+def test_failure_of_the_policy_is_shown_everywhere(capsys: pytest.CaptureFixture[str]) -> None:
+    """Regression: a pool whose policy failed did not scale, and only its decision log said so."""
+    reason = "the policy wants 2.5 nodes of 'a', but the number must be an integer of at least 0"
+    failed = DecisionEvent(0.0, "policy", "own", DecisionInputs(), {"a": 1}, {"a": 1}, reason, UNUSABLE)
+    event = ev.ScalingDecided("p", 1, 0.0, failed)
+    assert shown("minimal", event) == [f"skyward: pool 'p': warning: {reason}; the pool stays as it is\n"]
+    assert shown("notebook", event) == []
+    assert capsys.readouterr().err == f"Pool 'p': {reason}; the pool stays as it is\n"
+    assert line_of(event).level == logging.WARNING
 
 
 def test_pool_that_opens_quietly_shows_only_notes_and_warnings_until_it_is_open() -> None:
