@@ -59,12 +59,17 @@ NONE_RESERVED: Mapping[int, int] = MappingProxyType({})
 
 
 class SlotTable:
-    """The nodes by rank. Free slots are assigned round robin: each dispatch advances it."""
+    """The nodes by rank. Free slots are assigned round robin: each dispatch advances it.
+
+    Attributes:
+        occupied: ranks of the nodes that hold tasks.
+    """
 
     def __init__(self) -> None:
         self.nodes: dict[int, NodeSlots] = {}
         self.busy = 0
         self.busy_in: dict[str, int] = {}
+        self.occupied: set[int] = set()
         self._order: list[int] = []
         self._open: list[int] = []
         self._last = -1
@@ -76,8 +81,7 @@ class SlotTable:
 
     def takes(self, rank: int) -> bool:
         """Return whether a node takes tasks."""
-        position = bisect_right(self._order, rank) - 1
-        return position >= 0 and self._order[position] == rank
+        return _place(self._order, rank) is not None
 
     def join(
         self, rank: int, group: str, slots: int, resources: Resources, capabilities: frozenset[str], now: float
@@ -91,18 +95,17 @@ class SlotTable:
 
     def retire(self, rank: int) -> None:
         """Stop dispatching to a node; it keeps the tasks that it has."""
-        if self.takes(rank):
-            self._order.remove(rank)
-            self._close(rank)
+        if _discard(self._order, rank):
+            _discard(self._open, rank)
 
     def remove(self, rank: int) -> NodeSlots | None:
         """Remove a node; return its slots and tasks."""
         node = self.nodes.pop(rank, None)
         if node is not None:
             self._count(node, -node.busy)
-            if self.takes(rank):
-                self._order.remove(rank)
-                self._close(rank)
+            self.occupied.discard(rank)
+            if _discard(self._order, rank):
+                _discard(self._open, rank)
         return node
 
     def assign(self, rank: int, task: int, needs: Needs, now: float) -> NodeSlots:
@@ -112,11 +115,12 @@ class SlotTable:
             node.quiet_since = now
         before = node.busy
         node.tasks[task] = needs
+        self.occupied.add(rank)
         self._count(node, node.busy - before)
         for name, amount in needs.resources.items():
             node.free[name] = node.free.get(name, 0.0) - amount
         if node.spare <= 0:
-            self._close(rank)
+            _discard(self._open, rank)
         self._last = rank
         return node
 
@@ -128,6 +132,8 @@ class SlotTable:
         before = node.busy
         for name, amount in node.tasks.pop(task).resources.items():
             node.free[name] += amount
+        if not node.tasks:
+            self.occupied.discard(rank)
         self._count(node, node.busy - before)
         node.quiet_since = now
         self._reopen(node)
@@ -169,15 +175,22 @@ class SlotTable:
             self.busy_in[node.group] = self.busy_in.get(node.group, 0) + change
 
     def _reopen(self, node: NodeSlots) -> None:
-        position = bisect_right(self._open, node.rank) - 1
-        is_open = position >= 0 and self._open[position] == node.rank
-        if not is_open and node.spare > 0 and self.takes(node.rank):
+        if _place(self._open, node.rank) is None and node.spare > 0 and self.takes(node.rank):
             insort(self._open, node.rank)
 
-    def _close(self, rank: int) -> None:
-        position = bisect_right(self._open, rank) - 1
-        if position >= 0 and self._open[position] == rank:
-            del self._open[position]
+
+def _place(ranks: list[int], rank: int) -> int | None:
+    """Return the position of a rank in a sorted list; None if it is not there."""
+    position = bisect_right(ranks, rank) - 1
+    return position if position >= 0 and ranks[position] == rank else None
+
+
+def _discard(ranks: list[int], rank: int) -> bool:
+    """Remove a rank from a sorted list; return whether it was there."""
+    if (place := _place(ranks, rank)) is None:
+        return False
+    del ranks[place]
+    return True
 
 
 def _least(nodes: Iterator[NodeSlots], cost: Cost | None) -> int | None:
