@@ -105,6 +105,8 @@ class KeptRegistry:
 
     def busy_nodes(self, now: float) -> dict[int, str]:
         """Return the names of the kept values that make nodes count as busy, by rank of the node."""
+        if not self.entries:
+            return {}
         found: dict[int, dict[str, None]] = {}
         for entry in self.entries.values():
             if entry.holds_node(now):

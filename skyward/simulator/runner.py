@@ -186,8 +186,11 @@ class Simulation:
     def advance(self, until: float, condition: Callable[[], bool] = lambda: True) -> None:
         """Process everything that is due by `until`, while `condition` holds."""
         clock, plane, ticks = self.clock, self.plane, 0
+        tick, handled = plane.next_tick, plane.handled
         while condition():
-            tick, event = plane.next_tick, clock.next
+            if plane.handled != handled:  # only a message changes when the next tick is due
+                tick, handled = plane.next_tick, plane.handled
+            event = clock.next
             if event is None or tick < event:
                 if max(tick, clock.now) > until:
                     return

@@ -241,7 +241,8 @@ class ControlPlane:
         self._remove_emptied(now, effects)
 
     def _remove_emptied(self, now: float, effects: list[PlaneEffect]) -> None:
-        for rank in [rank for rank in self._draining if self._is_emptied(rank, now)]:
+        occupied = self.tasks.occupied
+        for rank in [rank for rank in self._draining if rank not in occupied and self._is_emptied(rank, now)]:
             self._draining.discard(rank)
             self._reconcile(machines.Emptied(rank), now, effects)
 

@@ -1,6 +1,6 @@
 """Counts and loads of a pool: the inputs of its decisions."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 from skyward.control.decide.machines.budget import Ledger
@@ -27,6 +27,9 @@ class _Nodes(Sequence[NodeLoad]):
 
     def __len__(self) -> int:
         return len(self._made)
+
+    def __iter__(self) -> Iterator[NodeLoad]:
+        return iter(self._made)
 
 
 class PlaneView:

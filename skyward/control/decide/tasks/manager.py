@@ -16,7 +16,7 @@ an exception that its own retry policy covers is requeued in the same way; these
 
 import itertools
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -173,6 +173,11 @@ class TaskManager:
         """Ranks of the nodes that take tasks."""
         return self._table.ranks
 
+    @property
+    def occupied(self) -> Set[int]:
+        """Ranks of the nodes that hold tasks, with or without a slot."""
+        return self._table.occupied
+
     def busy(self, rank: int) -> int:
         """Return the number of slots in use on a node."""
         node = self._table.nodes.get(rank)
@@ -217,10 +222,9 @@ class TaskManager:
 
     def is_empty(self, rank: int) -> bool:
         """Return whether a node holds no task, no task is pinned to it, and no result is stored on it alone."""
-        node = self._table.nodes.get(rank)
-        idle = (node is None or not node.tasks) and self._waiting.next_pinned(rank) is None
-        is_awaited = any(self._tasks[task].target == rank for task in self._finished)
-        return idle and not is_awaited and not self._holding.get(rank)
+        if rank in self.occupied or self._waiting.next_pinned(rank) is not None or self._holding.get(rank):
+            return False
+        return all(self._tasks[task].target != rank for task in self._finished)
 
     def next_meeting(self) -> float | None:
         """Return the time at which the next meeting of a collective is over; None without any."""

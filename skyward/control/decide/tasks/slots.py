@@ -66,6 +66,7 @@ class SlotTable:
     """The nodes by rank.
 
     Attributes:
+        occupied: ranks of the nodes that hold tasks.
         packs: True to use the fullest nodes first; False for round robin, which each dispatch advances.
     """
 
@@ -74,6 +75,7 @@ class SlotTable:
         self.nodes: dict[int, NodeSlots] = {}
         self.busy = 0
         self.busy_in: dict[str, int] = {}
+        self.occupied: set[int] = set()
         self._order: list[int] = []
         self._open: list[int] = []
         self._by_spare: dict[int, list[int]] = {}
@@ -87,8 +89,7 @@ class SlotTable:
 
     def takes(self, rank: int) -> bool:
         """Return whether a node takes tasks."""
-        position = bisect_right(self._order, rank) - 1
-        return position >= 0 and self._order[position] == rank
+        return _place(self._order, rank) is not None
 
     def join(
         self, rank: int, group: str, slots: int, resources: Resources, capabilities: frozenset[str], now: float
@@ -102,8 +103,7 @@ class SlotTable:
 
     def retire(self, rank: int) -> None:
         """Stop dispatching to a node; it keeps the tasks that it has."""
-        if self.takes(rank):
-            self._order.remove(rank)
+        if _discard(self._order, rank):
             self._close(rank)
 
     def remove(self, rank: int) -> NodeSlots | None:
@@ -111,8 +111,8 @@ class SlotTable:
         node = self.nodes.pop(rank, None)
         if node is not None:
             self._count(node, -node.busy)
-            if self.takes(rank):
-                self._order.remove(rank)
+            self.occupied.discard(rank)
+            if _discard(self._order, rank):
                 self._close(rank)
         return node
 
@@ -123,6 +123,7 @@ class SlotTable:
             node.quiet_since = now
         before = node.busy
         node.tasks[task] = needs
+        self.occupied.add(rank)
         self._count(node, node.busy - before)
         for name, amount in needs.resources.items():
             node.free[name] = node.free.get(name, 0.0) - amount
@@ -141,6 +142,8 @@ class SlotTable:
         before = node.busy
         for name, amount in node.tasks.pop(task).resources.items():
             node.free[name] += amount
+        if not node.tasks:
+            self.occupied.discard(rank)
         self._count(node, node.busy - before)
         node.quiet_since = now
         self._reopen(node)
@@ -188,12 +191,9 @@ class SlotTable:
             self.busy_in[node.group] = self.busy_in.get(node.group, 0) + change
 
     def _reopen(self, node: NodeSlots) -> None:
-        position = bisect_right(self._open, node.rank) - 1
-        is_open = position >= 0 and self._open[position] == node.rank
-        if not is_open and node.spare > 0 and self.takes(node.rank):
-            insort(self._open, node.rank)
-            is_open = True
-        if is_open:
+        if node.spare > 0 and self.takes(node.rank):
+            if _place(self._open, node.rank) is None:
+                insort(self._open, node.rank)
             self._sort(node)
 
     def _sort(self, node: NodeSlots) -> None:
@@ -213,9 +213,21 @@ class SlotTable:
 
     def _close(self, rank: int) -> None:
         self._unsort(rank)
-        position = bisect_right(self._open, rank) - 1
-        if position >= 0 and self._open[position] == rank:
-            del self._open[position]
+        _discard(self._open, rank)
+
+
+def _place(ranks: list[int], rank: int) -> int | None:
+    """Return the position of a rank in a sorted list; None if it is not there."""
+    position = bisect_right(ranks, rank) - 1
+    return position if position >= 0 and ranks[position] == rank else None
+
+
+def _discard(ranks: list[int], rank: int) -> bool:
+    """Remove a rank from a sorted list; return whether it was there."""
+    if (place := _place(ranks, rank)) is None:
+        return False
+    del ranks[place]
+    return True
 
 
 def _least(nodes: Iterator[NodeSlots], cost: Cost | None) -> int | None:

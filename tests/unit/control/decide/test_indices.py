@@ -2,6 +2,7 @@
 
 import sys
 from collections import Counter
+from collections.abc import Callable
 from itertools import count, islice
 from typing import Any
 
@@ -17,6 +18,12 @@ from skyward.control.decide.machines.reconciler import Reconciler
 from skyward.control.decide.machines.requests import Limits
 from skyward.control.decide.machines.sources import MachineSource
 from skyward.control.decide.machines.table import Machine, MachineTable, Stage
+from skyward.control.decide.messages import Resize
+from skyward.control.decide.tasks import messages as tasks
+from skyward.control.decide.tasks.slots import SlotTable
+from skyward.scaling.snapshot import Group
+from skyward.values.needs import NOTHING
+from tests.unit.control.decide.plane_world import World
 
 pytestmark = pytest.mark.unit
 
@@ -128,14 +135,68 @@ class Indices(RuleBasedStateMachine):
             assert self.table.free_ranks(7, without) == list(islice(free, 7))
 
 
+class Slots(RuleBasedStateMachine):
+    """The nodes that take tasks, under random joins, tasks and departures."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = SlotTable()
+        self.taking: set[int] = set()
+        self.last = -1
+        self.numbers = count(1)
+
+    @rule(rank=st.integers(0, 9), slots=st.integers(1, 3))
+    def join(self, rank: int, slots: int) -> None:
+        self.table.join(rank, "nodes", slots, {}, frozenset(), 0.0)
+        self.taking.add(rank)
+
+    @rule(rank=st.integers(0, 9))
+    def retire(self, rank: int) -> None:
+        self.table.retire(rank)
+        self.taking.discard(rank)
+
+    @rule(rank=st.integers(0, 9))
+    def remove(self, rank: int) -> None:
+        self.table.remove(rank)
+        self.taking.discard(rank)
+
+    @precondition(lambda self: self.table.nodes)
+    @rule(which=st.integers(0, 99))
+    def assign(self, which: int) -> None:
+        rank = sorted(self.table.nodes)[which % len(self.table.nodes)]
+        self.table.assign(rank, next(self.numbers), NOTHING, 0.0)
+        self.last = rank
+
+    @precondition(lambda self: any(node.tasks for node in self.table.nodes.values()))
+    @rule(which=st.integers(0, 99))
+    def release(self, which: int) -> None:
+        held = [(rank, task) for rank, node in sorted(self.table.nodes.items()) for task in node.tasks]
+        rank, task = held[which % len(held)]
+        self.table.release(rank, task, 0.0)
+
+    @invariant()
+    def indices_are_those_of_a_scan(self) -> None:
+        nodes = self.table.nodes
+        assert self.table.ranks == tuple(sorted(self.taking))
+        assert all(self.table.takes(rank) == (rank in self.taking) for rank in range(10))
+        assert self.table.occupied == {rank for rank, node in nodes.items() if node.tasks}
+        assert self.table.busy == self.table.busy_in.get("nodes", 0) == sum(node.busy for node in nodes.values())
+        free = [rank for rank in sorted(self.taking) if nodes[rank].spare > 0]
+        in_turn = [rank for rank in free if rank > self.last] or free
+        assert self.table.next_free() == (in_turn[0] if in_turn else None)
+
+
 TestIndices = Indices.TestCase
 TestIndices.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+
+TestSlots = Slots.TestCase
+TestSlots.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
 
 
 # Work per message.
 
 
-def calls_of(reconciler: Reconciler, message: Any, now: float) -> int:
+def calls_of(handle: Callable[[Any, float], object], message: Any, now: float) -> int:
     """Return the number of calls, of Python and of C functions, that one message takes."""
     calls = 0
 
@@ -146,7 +207,7 @@ def calls_of(reconciler: Reconciler, message: Any, now: float) -> int:
     before = sys.getprofile()
     sys.setprofile(counted)
     try:
-        reconciler.handle(message, now)
+        handle(message, now)
     finally:
         sys.setprofile(before)
     return calls
@@ -167,8 +228,8 @@ def test_an_answer_of_one_machine_does_not_visit_the_others(launches: int) -> No
     for nodes, calls in ((200, few), (2000, many)):
         reconciler = booting(nodes, launches)
         for number in range(1, 6):
-            calls.append(calls_of(reconciler, Allocated(number), 1.0))
-            calls.append(calls_of(reconciler, Joined(number), 2.0))
+            calls.append(calls_of(reconciler.handle, Allocated(number), 1.0))
+            calls.append(calls_of(reconciler.handle, Joined(number), 2.0))
     assert max(many) <= 1.2 * max(few)
 
 
@@ -180,7 +241,7 @@ def test_the_loss_of_a_node_does_not_visit_the_others() -> None:
         for number in range(1, nodes + 1):
             reconciler.handle(Allocated(number), 1.0)
             reconciler.handle(Joined(number), 2.0)
-        calls += [calls_of(reconciler, Terminated(number), 3.0) for number in range(nodes - 50, nodes - 40)]
+        calls += [calls_of(reconciler.handle, Terminated(number), 3.0) for number in range(nodes - 50, nodes - 40)]
     assert max(many) <= 1.2 * max(few)
 
 
@@ -191,5 +252,18 @@ def test_a_regular_check_does_not_visit_nodes_that_run() -> None:
         for number in range(1, nodes + 1):
             reconciler.handle(Allocated(number), 1.0)
             reconciler.handle(Joined(number), 2.0)
-        counts.append(calls_of(reconciler, Reconcile(), 3.0))
+        counts.append(calls_of(reconciler.handle, Reconcile(), 3.0))
     assert counts[1] <= 1.2 * counts[0]
+
+
+def test_the_end_of_a_task_does_not_visit_the_other_nodes_that_drain() -> None:
+    few: list[int] = []
+    many: list[int] = []
+    for nodes, calls in ((50, few), (500, many)):
+        pool = World(Group("nodes", 0, nodes), policy="no", desired={"nodes": nodes}, limits=Limits()).open()
+        running = pool.submit(nodes)
+        pool.tell(Resize({"nodes": (0, 1)}))
+        assert len(pool.plane.draining) == nodes - 1
+        ends = [tasks.Ended(task, pool.sent[task], "value", 1.0) for task in running if pool.sent[task]]
+        calls += [calls_of(pool.plane.handle, end, pool.now) for end in ends[:5]]
+    assert max(many) <= 1.2 * max(few)
