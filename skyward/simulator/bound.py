@@ -23,7 +23,7 @@ With waits of at most `wait` seconds, the greatest of three bounds:
   which is no more than it costs with its boot. So no policy costs less than what the tasks pay at least: `seconds`
   and the least `f(start + seconds) - f(start)` over the starts that the wait allows. Every such `f` gives a bound, for
   groups of several prices, too. The better ones are low while tasks must start and high when they must have ended, as
-  that makes bursts pay for boots; `slot_prices` finds some, not the best of all.
+  that makes bursts pay for boots; `slot_prices` finds good ones, not always the best.
 
 Assumptions: nodes are billed from their allocation, boots take their shortest time, tasks change between the slots of
 all nodes for free, nothing is lost, calls to the cloud take no time, and the maximum does not limit the pool. Each of
@@ -41,7 +41,7 @@ from dataclasses import dataclass
 from skyward.scaling.snapshot import Group
 from skyward.simulator.cloud import API_SECONDS
 from skyward.simulator.scenario import Scenario
-from skyward.simulator.slot_prices import PricedTask, least_payment, slot_prices
+from skyward.simulator.slot_prices import PricedTask, best_payment
 from skyward.simulator.workload import Task
 
 __all__ = ["CostBound", "LowerBounds", "lower_bound"]
@@ -131,7 +131,7 @@ class LowerBounds:
                 priced.append(PricedTask(task.at, task.seconds, price))
         if not priced:
             return 0.0
-        return max(least_payment(priced, wait, f) for f in slot_prices(priced, wait, self._boot))
+        return best_payment(priced, wait, self._boot)
 
 
 def lower_bound(scenario: Scenario) -> CostBound:

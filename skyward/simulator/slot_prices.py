@@ -8,7 +8,8 @@ between its knots. Two functions are tried, and their mean:
   done, and the shortest string between these two curves has the fewest and smallest rises. `f` is low where the string
   becomes steeper, and high where it becomes flatter.
 
-Each is the best `f` for the rises and falls of one load, found in one pass.
+Each is the best `f` for the rises and falls of one load, found in one pass. The better of them is then improved, in a
+few rounds: the tasks start when it is cheapest, and `f` moves toward the best one for all loads of that kind so far.
 """
 
 from bisect import bisect_left, bisect_right
@@ -18,13 +19,17 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
-__all__ = ["PricedTask", "SlotPrices", "least_payment", "slot_prices"]
+__all__ = ["PricedTask", "SlotPrices", "best_payment", "least_payment", "slot_prices"]
 
 POINTS = 20_000
 """Maximum number of points at which the curves of the work are compared."""
 
 TRIED = 400_000
 """Maximum number of starts that are tried for all tasks; `f` is made coarser to stay below."""
+
+MOST_ROUNDS = 24
+REPEATED = 60_000
+"""Maximum number of rounds of improvement, and of tasks in all of them: many tasks need it less, and take longer."""
 
 
 class PricedTask(NamedTuple):
@@ -59,10 +64,24 @@ class SlotPrices:
         times = [self.times[0] + number * gap for number in range(count)]
         return SlotPrices(times, [self.at(time) for time in times])
 
-    def mean(self, other: "SlotPrices") -> "SlotPrices":
-        """Return the mean of two functions."""
+    def mean(self, other: "SlotPrices", share: float = 0.5) -> "SlotPrices":
+        """Return the mean of two functions, of which the other one has a share."""
         times = sorted({*self.times, *other.times})
-        return SlotPrices(times, [(self.at(time) + other.at(time)) / 2 for time in times])
+        return SlotPrices(times, [(1 - share) * self.at(time) + share * other.at(time) for time in times])
+
+
+def best_payment(tasks: Sequence[PricedTask], wait: float, boot: float) -> float:
+    """Return the most that prices are found for which the tasks pay at least, each starting when it is cheapest."""
+    tried = [(*least_payment(tasks, wait, f), f) for f in slot_prices(tasks, wait, boot)]
+    best, starts, f = max(tried, key=lambda each: each[0])
+    changes: list[tuple[float, float]] = []
+    for number in range(min(MOST_ROUNDS, REPEATED // len(tasks))):
+        changes += ((start, task.price) for start, task in zip(starts, tasks, strict=True))
+        changes += ((start + task.seconds, -task.price) for start, task in zip(starts, tasks, strict=True))
+        f = f.mean(_best_for(changes, boot), 1 / (number + 2.5))
+        paid, starts = least_payment(tasks, wait, f)
+        best = max(best, paid)
+    return best
 
 
 def slot_prices(tasks: Sequence[PricedTask], wait: float, boot: float) -> list[SlotPrices]:
@@ -76,21 +95,34 @@ def slot_prices(tasks: Sequence[PricedTask], wait: float, boot: float) -> list[S
     return [*found, found[0].mean(found[1])] if len(found) > 1 else found
 
 
-def least_payment(tasks: Sequence[PricedTask], wait: float, f: SlotPrices) -> float:
-    """Return what the tasks pay in total if each starts when it is cheapest, within `wait` seconds of its arrival."""
-    span = max(1e-9, f.times[-1] - f.times[0])
-    if 2 * len(tasks) * wait * len(f.times) / span > TRIED:
-        f = f.sampled(max(wait / (TRIED / 2 / len(tasks)), span / POINTS))
-    times, at, total = f.times, f.at, 0.0
-    for start, seconds, price in tasks:
-        latest, end = start + wait, start + seconds
-        least = min(at(end) - at(start), at(end + wait) - at(latest))
-        for place in range(bisect_right(times, start), bisect_left(times, latest)):
-            least = min(least, at(times[place] + seconds) - f.values[place])
+def least_payment(tasks: Sequence[PricedTask], wait: float, f: SlotPrices) -> tuple[float, list[float]]:
+    """Return what the tasks pay in total if each starts when it is cheapest, and these starts.
+
+    Each starts within `wait` seconds of its arrival. With very many tasks and knots, `f` is made coarser first.
+    """
+    if len(tasks) * _knots_within(wait, f) > TRIED:
+        f = f.sampled(max(2 * wait * len(tasks) / TRIED, (f.times[-1] - f.times[0]) / POINTS))
+    times, values, at, total = f.times, f.values, f.at, 0.0
+    starts: list[float] = []
+    for earliest, seconds, price in tasks:
+        latest, end = earliest + wait, earliest + seconds
+        start, least = earliest, at(end) - at(earliest)
+        if (change := at(end + wait) - at(latest)) < least:
+            start, least = latest, change
+        for place in range(bisect_right(times, earliest), bisect_left(times, latest)):
+            if (change := at(times[place] + seconds) - values[place]) < least:
+                start, least = times[place], change
         for place in range(bisect_right(times, end), bisect_left(times, end + wait)):
-            least = min(least, f.values[place] - at(times[place] - seconds))
+            if (change := values[place] - at(times[place] - seconds)) < least:
+                start, least = times[place] - seconds, change
         total += price * (seconds + least)
-    return total
+        starts.append(start)
+    return total, starts
+
+
+def _knots_within(wait: float, f: SlotPrices) -> float:
+    """Return about how many knots there are at which a task could start or end."""
+    return 2 * wait * len(f.times) / max(1e-9, f.times[-1] - f.times[0])
 
 
 def _best_for(changes: Iterable[tuple[float, float]], boot: float) -> SlotPrices:
