@@ -10,7 +10,7 @@ arrive too seldom to use it by then.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil, exp, inf
 
 from skyward.formatting import count_text
@@ -239,8 +239,12 @@ class Adaptive:
         candidates = [name for name, offer in offers.items() if self._may_shrink(offer, snapshot)]
         if not candidates:
             return [], ""
+        has_tasks = bool(snapshot.queued or snapshot.inflight or snapshot.pinned)
+        most = inf if has_tasks else snapshot.idle_for  # clients use data on the nodes, too
         idle = [
-            node for node in snapshot.nodes if node.stage == "active" and not node.busy and node.group in candidates
+            replace(node, idle_for=min(node.idle_for, most))
+            for node in snapshot.nodes
+            if node.stage == "active" and not node.busy and node.group in candidates
         ]
         limits = self._limits(idle, offers, snapshot)
         going = [node for node in idle if node.idle_for >= limits[node.rank]]

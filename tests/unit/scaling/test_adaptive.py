@@ -167,6 +167,9 @@ def test_boots_that_pinned_tasks_may_wait_for_go_on() -> None:
         pytest.param(pool(active=2, busy=1, waiting_cost=4.0, nodes=idle_nodes(0, 500)), 2, id="waiting is dear"),
         pytest.param(pool(active=2, busy=1, waiting_cost=4.0, nodes=idle_nodes(0, 601)), 1, id="not that dear"),
         pytest.param(pool(active=2, busy=1, nodes=idle_nodes(121, 0)), 2, id="the head stays"),
+        pytest.param(
+            pool(active=2, busy=0, idle_for=3.0, nodes=idle_nodes(121, 121)), 2, id="a client has used their data"
+        ),
         pytest.param(pool(active=2, busy=0, idle_for=121.0, nodes=idle_nodes(121, 121)), 0, id="everything goes"),
         pytest.param(pool(active=2, busy=0, idle_for=121.0, least=1, nodes=idle_nodes(121, 121)), 1, id="the minimum"),
     ],
