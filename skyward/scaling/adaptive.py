@@ -30,10 +30,10 @@ CHEAP_WAIT = 900.0
 UNPRICED_KEEP = 60.0
 """Seconds that an idle node is kept that costs nothing."""
 
-LEAST_KEEP = 5.0
+LEAST_KEEP = 3.0
 """Seconds that an idle node is kept at least."""
 
-SELDOM = 1 / 6
+SELDOM = 1 / 12
 """Share of its time for which an idle node is kept that no task is expected to use within that time."""
 
 MEMORIES = (1.0, 10.0)
@@ -241,11 +241,7 @@ class Adaptive:
             return [], ""
         has_tasks = bool(snapshot.queued or snapshot.inflight or snapshot.pinned)
         most = inf if has_tasks else snapshot.idle_for  # clients use data on the nodes, too
-        idle = [
-            replace(node, idle_for=min(node.idle_for, most))
-            for node in snapshot.nodes
-            if node.stage == "active" and not node.busy and node.group in candidates
-        ]
+        idle = [replace(node, idle_for=min(node.idle_for, most)) for node in snapshot.idle if node.group in candidates]
         limits = self._limits(idle, offers, snapshot)
         going = [node for node in idle if node.idle_for >= limits[node.rank]]
         if needs_room and not going:

@@ -163,6 +163,7 @@ class Snapshot:
         prices: by group, USD per hour of a node that is launched now; absent for the group's `hourly_price`.
         retained: by group, nodes that keep values for later tasks.
         nodes: every node, by rank. May be computed on demand: read it only if needed.
+        idle: active nodes without a task, by rank; computed on demand as well.
     """
 
     now: float
@@ -187,6 +188,7 @@ class Snapshot:
     prices: Mapping[str, float] = field(default_factory=dict)
     retained: Mapping[str, RetainedNodes] = field(default_factory=dict)
     nodes: Sequence[NodeLoad] = ()
+    idle: Sequence[NodeLoad] = ()
 
     @property
     def queued(self) -> int:

@@ -721,6 +721,7 @@ class ControlPlane:
             task_seconds=self.tasks.task_seconds,
             retained=self.retained(now),
             nodes=self._view.nodes(now),
+            idle=self._view.idle(now),
         )
 
     @property
