@@ -10,7 +10,7 @@ arrive too seldom to use it by then.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil, exp, inf
 
 from skyward.formatting import count_text
@@ -30,10 +30,10 @@ CHEAP_WAIT = 900.0
 UNPRICED_KEEP = 60.0
 """Seconds that an idle node is kept that costs nothing."""
 
-LEAST_KEEP = 5.0
+LEAST_KEEP = 3.0
 """Seconds that an idle node is kept at least."""
 
-SELDOM = 1 / 6
+SELDOM = 1 / 12
 """Share of its time for which an idle node is kept that no task is expected to use within that time."""
 
 MEMORIES = (1.0, 10.0)
@@ -239,9 +239,9 @@ class Adaptive:
         candidates = [name for name, offer in offers.items() if self._may_shrink(offer, snapshot)]
         if not candidates:
             return [], ""
-        idle = [
-            node for node in snapshot.nodes if node.stage == "active" and not node.busy and node.group in candidates
-        ]
+        has_tasks = bool(snapshot.queued or snapshot.inflight or snapshot.pinned)
+        most = inf if has_tasks else snapshot.idle_for  # clients use data on the nodes, too
+        idle = [replace(node, idle_for=min(node.idle_for, most)) for node in snapshot.idle if node.group in candidates]
         limits = self._limits(idle, offers, snapshot)
         going = [node for node in idle if node.idle_for >= limits[node.rank]]
         if needs_room and not going:

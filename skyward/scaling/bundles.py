@@ -18,6 +18,7 @@ def node_type(group: Group, *, least: int | None = None) -> NodeType:
         group.min if least is None else least,
         group.max,
         group.idle_timeout,
+        hourly_price=group.hourly_price,
     )
 
 

@@ -101,13 +101,15 @@ class EqualNodes:
 
     Attributes:
         room: room of each.
-        order: position of each among all candidates, ascending; ties in score go to the lowest position.
+        order: position of each among all candidates, ascending.
         left: number of nodes left.
+        price: USD per hour of each, if it would be launched; ties in score go to the lowest price, then by position.
     """
 
     room: Room
     order: Iterator[int]
     left: int
+    price: float = 0.0
     at: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -179,14 +181,14 @@ def fill(
     remaining = sum(counts)
     done: list[Placed] = []
     live: dict[EqualNodes, _Trial] = {}
-    best: list[tuple[float, float, float, float, int, int, EqualNodes, _Trial]] = []
+    best: list[tuple[float, float, float, float, float, int, int, EqualNodes, _Trial]] = []
     by_shape: list[list[tuple[int, int, EqualNodes, _Trial]]] = [[] for _ in shapes]
     known: dict[Room, _Trial] = {}
     serial = count()
 
     def push(candidate: EqualNodes, trial: _Trial) -> None:
         gpu_ok, kinds, least, mean = trial.score
-        heappush(best, (-gpu_ok, -kinds, -least, -mean, candidate.at, next(serial), candidate, trial))
+        heappush(best, (-gpu_ok, -kinds, -least, -mean, candidate.price, candidate.at, next(serial), candidate, trial))
 
     def retry(candidate: EqualNodes) -> None:
         trial = known.get(candidate.room)

@@ -29,6 +29,7 @@ class NodeType:
         resources: total resources of a node.
         min, max: bounds of the number of nodes, including the head.
         idle_timeout: seconds, instead of the timeout of the plan.
+        hourly_price: USD per hour of a node; of equally good types, the cheapest is launched.
         launch_hash: digest of its configuration; nodes launched from another configuration are outdated.
     """
 
@@ -37,6 +38,7 @@ class NodeType:
     max: int = 1
     idle_timeout: float | None = None
     launch_hash: str = ""
+    hourly_price: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ class PlanRequest:
     """State of a cluster at one moment.
 
     Attributes:
-        types: node types by name; ties go to the first.
+        types: node types by name; ties go to the cheapest, then to the first.
         demands, floor: requests, each with its count. The floor is all or nothing, compared with the total resources of
             nodes instead of the free ones, and takes nothing from the demands.
         max_nodes: maximum number of nodes over all types, including the head; None for no limit.
@@ -265,7 +267,7 @@ class _Round:
             current = _count(node.type for node in self._nodes)
             order = count()
             names = {
-                EqualNodes(self._empty[name], order, each.max - current.get(name, 0)): name
+                EqualNodes(self._empty[name], order, each.max - current.get(name, 0), each.hourly_price): name
                 for name, each in self._types.items()
                 if each.max > current.get(name, 0)
             }

@@ -167,6 +167,7 @@ class Snapshot:
         retained: by group, nodes that keep values for later tasks.
         head: group of node 0, which stays as long as any other node; None if there is no such node.
         nodes: every node, by rank. May be computed on demand: read it only if needed.
+        idle: active nodes without a task, by rank; computed on demand as well.
     """
 
     now: float
@@ -192,6 +193,7 @@ class Snapshot:
     retained: Mapping[str, RetainedNodes] = field(default_factory=dict)
     head: str | None = None
     nodes: Sequence[NodeLoad] = ()
+    idle: Sequence[NodeLoad] = ()
 
     @property
     def queued(self) -> int:

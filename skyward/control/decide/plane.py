@@ -827,6 +827,7 @@ class ControlPlane:
             retained=self.retained(now),
             head=self.head,
             nodes=self._view.nodes(now),
+            idle=self._view.idle(now),
         )
 
     @property

@@ -61,6 +61,16 @@ class PlaneView:
         """Return every node, built at first use."""
         return _Nodes(lambda: tuple(self._load(machine, now) for machine in self._table))
 
+    def idle(self, now: float) -> Sequence[NodeLoad]:
+        """Return the active nodes without a task, built at first use."""
+        return _Nodes(
+            lambda: tuple(
+                self._load(machine, now)
+                for rank in self._tasks.idle_ranks()
+                if (machine := self._table.machine_of(rank, "RUNNING")) is not None
+            )
+        )
+
     def _load(self, machine: Machine, now: float) -> NodeLoad:
         assignment = self._table.assignments.get(machine.rank)
         node = self._tasks.node(machine.rank) if assignment is not None and assignment.machine is machine else None

@@ -36,8 +36,8 @@ def pool(
 
 
 def idle_nodes(*seconds: float, group: str = "nodes") -> tuple[NodeLoad, ...]:
-    """Return active nodes, each idle for so long; 0 for one that is busy."""
-    return tuple(NodeLoad(rank, group, "active", busy=not each, idle_for=each) for rank, each in enumerate(seconds))
+    """Return the idle nodes among some: the seconds for which each has been idle, or 0 for one that is busy."""
+    return tuple(NodeLoad(rank, group, "active", idle_for=each) for rank, each in enumerate(seconds) if each)
 
 
 def nodes_for(seen: Snapshot) -> int:
@@ -150,25 +150,28 @@ def test_boots_that_pinned_tasks_may_wait_for_go_on() -> None:
 @pytest.mark.parametrize(
     ("seen", "nodes"),
     [
-        pytest.param(pool(active=2, busy=1, nodes=idle_nodes(0, 110)), 2, id="for less than a boot"),
-        pytest.param(pool(active=2, busy=1, nodes=idle_nodes(0, 121)), 1, id="for a boot"),
-        pytest.param(pool(active=2, busy=1, price=0.0, nodes=idle_nodes(0, 59)), 2, id="unpriced, for less than 60 s"),
-        pytest.param(pool(active=2, busy=1, price=0.0, nodes=idle_nodes(0, 61)), 1, id="unpriced, for 60 s"),
+        pytest.param(pool(active=2, busy=1, idle=idle_nodes(0, 110)), 2, id="for less than a boot"),
+        pytest.param(pool(active=2, busy=1, idle=idle_nodes(0, 121)), 1, id="for a boot"),
+        pytest.param(pool(active=2, busy=1, price=0.0, idle=idle_nodes(0, 59)), 2, id="unpriced, for less than 60 s"),
+        pytest.param(pool(active=2, busy=1, price=0.0, idle=idle_nodes(0, 61)), 1, id="unpriced, for 60 s"),
         pytest.param(
-            pool(active=2, busy=1, nodes=idle_nodes(0, 200), idle_timeout=600.0, idle_timeout_given=True),
+            pool(active=2, busy=1, idle=idle_nodes(0, 200), idle_timeout=600.0, idle_timeout_given=True),
             2,
             id="less than the user's time",
         ),
         pytest.param(
-            pool(active=2, busy=1, nodes=idle_nodes(0, 6), idle_timeout=5.0, idle_timeout_given=True),
+            pool(active=2, busy=1, idle=idle_nodes(0, 6), idle_timeout=5.0, idle_timeout_given=True),
             1,
             id="more than the user's time",
         ),
-        pytest.param(pool(active=2, busy=1, waiting_cost=4.0, nodes=idle_nodes(0, 500)), 2, id="waiting is dear"),
-        pytest.param(pool(active=2, busy=1, waiting_cost=4.0, nodes=idle_nodes(0, 601)), 1, id="not that dear"),
-        pytest.param(pool(active=2, busy=1, nodes=idle_nodes(121, 0)), 2, id="the head stays"),
-        pytest.param(pool(active=2, busy=0, idle_for=121.0, nodes=idle_nodes(121, 121)), 0, id="everything goes"),
-        pytest.param(pool(active=2, busy=0, idle_for=121.0, least=1, nodes=idle_nodes(121, 121)), 1, id="the minimum"),
+        pytest.param(pool(active=2, busy=1, waiting_cost=4.0, idle=idle_nodes(0, 500)), 2, id="waiting is dear"),
+        pytest.param(pool(active=2, busy=1, waiting_cost=4.0, idle=idle_nodes(0, 601)), 1, id="not that dear"),
+        pytest.param(pool(active=2, busy=1, idle=idle_nodes(121, 0)), 2, id="the head stays"),
+        pytest.param(
+            pool(active=2, busy=0, idle_for=3.0, idle=idle_nodes(121, 121)), 2, id="a client has used their data"
+        ),
+        pytest.param(pool(active=2, busy=0, idle_for=121.0, idle=idle_nodes(121, 121)), 0, id="everything goes"),
+        pytest.param(pool(active=2, busy=0, idle_for=121.0, least=1, idle=idle_nodes(121, 121)), 1, id="the minimum"),
     ],
 )
 def test_idle_nodes_go_once_idling_costs_as_much_as_a_boot(seen: Snapshot, nodes: int) -> None:
@@ -177,14 +180,14 @@ def test_idle_nodes_go_once_idling_costs_as_much_as_a_boot(seen: Snapshot, nodes
 
 def test_node_that_tasks_seldom_reach_is_kept_for_a_part_of_the_time() -> None:
     policy = Adaptive()
-    seen = pool(active=3, busy=1, nodes=idle_nodes(0, 25, 25))
+    seen = pool(active=3, busy=1, idle=idle_nodes(0, 15, 15))
     assert policy.decide(replace(seen, now=0.0)).desired == {"nodes": 3}
     assert policy.decide(replace(seen, now=2000.0)).desired == {"nodes": 1}
 
 
 def test_node_that_tasks_will_reach_is_kept() -> None:
     policy = Adaptive()
-    seen = pool(active=3, busy=1, nodes=idle_nodes(0, 25, 25))
+    seen = pool(active=3, busy=1, idle=idle_nodes(0, 15, 15))
     for minute in range(40):
         desired = policy.decide(replace(seen, now=60.0 * minute, submitted=6 * minute)).desired
     assert desired == {"nodes": 3}
@@ -250,7 +253,7 @@ def test_nodes_that_cannot_be_requested_are_launched_elsewhere() -> None:
 def test_idle_nodes_make_room_for_tasks_that_need_another_group() -> None:
     seen = groups(PLAIN, WITH_GPU, demands=(Demand(1, GPU, seconds=300.0),), max_nodes=3)
     counts = {"plain": Counts(active=3, busy=1, desired=3), "gpu": Counts()}
-    full = replace(seen, counts=counts, nodes=idle_nodes(0, 1, 1, group="plain"))
+    full = replace(seen, counts=counts, idle=idle_nodes(0, 1, 1, group="plain"))
     decision = Adaptive().decide(full)
     assert decision.desired["plain"] == 2
     assert decision.infeasible == ()
@@ -278,7 +281,7 @@ def test_idle_nodes_make_room_for_tasks_that_need_another_group() -> None:
         ),
         (pool(booting=2), "2 booting nodes are not needed any more -> 1 node"),
         (
-            pool(active=3, busy=1, nodes=idle_nodes(0, 130, 130)),
+            pool(active=3, busy=1, idle=idle_nodes(0, 130, 130)),
             "2 nodes have been idle for 130 s, over the 120 s that it is worth keeping a node that takes 120 s to boot "
             "-> 1 node",
         ),

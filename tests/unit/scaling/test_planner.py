@@ -159,3 +159,12 @@ def test_score_of_the_example_in_the_specification() -> None:
     assert a > b
     assert a.least == pytest.approx(2 / 9)
     assert (b.least, b.mean) == (0.0, 1.0)
+
+
+def test_cheapest_of_equally_good_types_is_launched() -> None:
+    types = {
+        "dear": NodeType({"CPU": 4}, 0, 9, hourly_price=2.0),
+        "cheap": NodeType({"CPU": 4}, 0, 1, hourly_price=1.0),
+    }
+    assert plan(PlanRequest(types, demands=[({"CPU": 4}, 1)])).launch == {"cheap": 1}
+    assert plan(PlanRequest(types, demands=[({"CPU": 4}, 3)])).launch == {"dear": 2, "cheap": 1}

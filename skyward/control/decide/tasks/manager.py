@@ -187,6 +187,10 @@ class TaskManager:
         """Return the number of slots in use on the nodes of a group."""
         return self._table.busy_in.get(group, 0)
 
+    def idle_ranks(self) -> list[int]:
+        """Return the nodes that take tasks and have none, ascending."""
+        return self._table.idle()
+
     def node(self, rank: int) -> NodeSlots | None:
         """Return the slots of a node."""
         return self._table.nodes.get(rank)

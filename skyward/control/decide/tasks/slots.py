@@ -87,6 +87,12 @@ class SlotTable:
         """Ranks of the nodes that take tasks."""
         return tuple(self._order)
 
+    def idle(self) -> list[int]:
+        """Return the nodes that take tasks and have none, ascending."""
+        return sorted(
+            rank for spare, ranks in self._by_spare.items() for rank in ranks if self.nodes[rank].slots == spare
+        )
+
     def takes(self, rank: int) -> bool:
         """Return whether a node takes tasks."""
         return _place(self._order, rank) is not None
