@@ -88,7 +88,7 @@ def _nodes(given: object, field: str, snapshot: Snapshot) -> dict[str, int]:
 def _look_in(given: object) -> float | None:
     if given is None:
         return None
-    if isinstance(given, Real) and not isinstance(given, bool) and 0 <= given < inf:
+    if isinstance(given, Real) and not isinstance(given, bool) and 0 <= float(given) < inf:
         return float(given)
     raise UnusableDecisionError(
         f"the policy's `look_in` must be a number of seconds, or None, but it is {shown(given)}"
