@@ -5,6 +5,7 @@ A decision that is not exactly one is refused as a whole: a part of it may be as
 
 import operator
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from skyward.formatting import first_line, joined, raised_text
 from skyward.scaling.snapshot import Decision, Snapshot
@@ -33,12 +34,13 @@ def checked(given: object, snapshot: Snapshot) -> Decision:
             f"the policy returned {shown(given)}, but it must return a `sky.scaling.Decision`, as in "
             "`sky.scaling.Decision({'default': 2}, 'two are enough')`"
         )
-    return Decision(
-        _desired(given.desired, snapshot),
-        _reason(given.reason),
-        _victims(given.victims, snapshot),
-        _settled(given.settled),
-        _infeasible(given.infeasible),
+    return replace(
+        given,
+        desired=_desired(given.desired, snapshot),
+        reason=_reason(given.reason),
+        victims=_victims(given.victims, snapshot),
+        settled=_settled(given.settled),
+        infeasible=_infeasible(given.infeasible),
     )
 
 
