@@ -110,12 +110,12 @@ def replay(path: Path, policy: str | None = None) -> Replay:
                 autoscaler.begin(now)
             case CooldownStarted(now):
                 autoscaler.start_cooldown(now)
-            case RecordedEvaluation(snapshot, room, decision, error, verdict):
+            case RecordedEvaluation(snapshot, _, decision, error, verdict):
                 evaluations += 1
                 recorded = EvaluationOutcome(decision, error, verdict)
                 changes += _changes(verdict)
                 first = snapshot.now if first < 0 else first
-                now_decided = _evaluate(autoscaler, snapshot, room)
+                now_decided = _evaluate(autoscaler, line.record)
                 if policy is None:
                     same = now_decided == recorded
                 else:
@@ -127,11 +127,11 @@ def replay(path: Path, policy: str | None = None) -> Replay:
     return Replay(tuple(names), pools, evaluations, changes, tuple(differences), tuple(notices))
 
 
-def _evaluate(autoscaler: RecordedAutoscaler, snapshot: Snapshot, room: Any) -> EvaluationOutcome:
+def _evaluate(autoscaler: RecordedAutoscaler, given: RecordedEvaluation) -> EvaluationOutcome:
     """Return the outcome of one evaluation."""
     autoscaler.take_records()
     with contextlib.suppress(Exception, SystemExit):  # it is recorded, and the pool went on, too
-        autoscaler.evaluate(snapshot, room)
+        autoscaler.evaluate(given.snapshot, given.room, *given.further)
     for record in autoscaler.take_records():
         if isinstance(record, EvaluationRecord):
             return EvaluationOutcome(plain(record.decision), record.error, plain(record.verdict))

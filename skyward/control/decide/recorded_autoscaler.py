@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from skyward.control.decide.autoscaler import Autoscaler, Evaluation
 from skyward.scaling.snapshot import Decision, Policy, Snapshot
@@ -29,6 +30,7 @@ class EvaluationRecord:
 
     Attributes:
         room: additional nodes of each group that the budget allowed; None for no limit.
+        further: the other arguments of the evaluation.
         decision: the policy's; None if it raised.
         error: the error that the policy, or the check of its decision, raised; empty for none.
         verdict: what the autoscaler made of the decision; None where nothing changed and nothing was held back.
@@ -39,6 +41,7 @@ class EvaluationRecord:
     decision: Decision | None
     error: str = ""
     verdict: Evaluation | None = None
+    further: tuple[Any, ...] = ()
 
 
 type AutoscalerRecord = AutoscalerStarted | CooldownStarted | EvaluationRecord
@@ -92,20 +95,20 @@ class RecordedAutoscaler(Autoscaler):
         if not self._evaluating:
             self.records.append(CooldownStarted(now))
 
-    def evaluate(self, snapshot: Snapshot, room: Mapping[str, int | None]) -> Evaluation | None:
+    def evaluate(self, snapshot: Snapshot, room: Mapping[str, int | None], *further: Any) -> Evaluation | None:
         """Evaluate the policy, and record the inputs and the results."""
         if self.state == "waiting":
-            return super().evaluate(snapshot, room)
+            return super().evaluate(snapshot, room, *further)
         snapshot = replace(snapshot, nodes=tuple(snapshot.nodes))  # the view that builds them is of this moment
         policy, heard, self._evaluating = self.policy, _HeardPolicy(self.policy), True
         self.policy = heard
         verdict, error = None, ""
         try:
-            verdict = super().evaluate(snapshot, room)
+            verdict = super().evaluate(snapshot, room, *further)
         except (Exception, SystemExit) as raised:
             error = f"{type(raised).__name__}: {raised}"
             raise
         finally:
             self.policy, self._evaluating = policy, False
-            self.records.append(EvaluationRecord(snapshot, dict(room), heard.decision, error, verdict))
+            self.records.append(EvaluationRecord(snapshot, dict(room), heard.decision, error, verdict, further))
         return verdict
