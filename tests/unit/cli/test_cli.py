@@ -2,6 +2,7 @@
 
 import argparse
 import builtins
+import contextlib
 import json
 import os
 import re
@@ -356,6 +357,12 @@ def test_replay_takes_only_a_policy(
     assert sentence in err
 
 
+def is_running(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False
+
+
 def test_interrupt_ends_every_process_quietly(tmp_path: Path) -> None:
     """The whole group gets the signal, as from Ctrl-C in a terminal."""
     command = [sys.executable, "-m", "skyward", "simulate", "--compare", "--nodes", "0:1000", "--hours", "48"]
@@ -366,7 +373,7 @@ def test_interrupt_ends_every_process_quietly(tmp_path: Path) -> None:
         os.killpg(running.pid, signal.SIGINT)
         out, err = running.communicate(timeout=30)
     assert (running.returncode, out, err) == (130, "", "sky simulate: interrupted\n")
-    assert not [child for child in children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
+    wait_for(lambda: not any(map(is_running, children)), "the processes to end, also that of `multiprocessing` itself")
 
 
 def test_progress_is_shown_on_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

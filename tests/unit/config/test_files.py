@@ -137,6 +137,13 @@ def test_table_named_like_a_provider_needs_no_type(project: Write) -> None:
         configured_values("x")
 
 
+def test_decision_log_is_relative_to_the_file(project: Write) -> None:
+    path = project("[defaults]\ndecision_log = 'days.jsonl'")
+    assert configured_values("x") == {"decision_log": str(path.parent / "days.jsonl")}
+    project("[defaults]\ndecision_log = '/abs/days.jsonl'")
+    assert configured_values("x") == {"decision_log": "/abs/days.jsonl"}
+
+
 def test_includes_are_relative_to_the_file(project: Write) -> None:
     path = project("[defaults]\nimage.includes = ['lib', '/abs']")
     assert configured_values("x") == {"image.includes": (str(path.parent / "lib"), "/abs")}

@@ -45,6 +45,7 @@ def test_empty_line_has_the_defaults() -> None:
         ("--max-cost 2.50", {"max_hourly_cost": 2.5}),
         ("--budget 20", {"budget": 20}),
         ("--policy pressure", {"policy": "pressure"}),
+        ("--decision-log days.jsonl", {"decision_log": "days.jsonl"}),
         ("--ttl 10m", {"ttl": 600}),
         ("--ttl 0", {"ttl": 0}),
         ("--pip numpy,torch --pip pandas", {"image": Image(pip=["numpy", "torch", "pandas"])}),

@@ -145,6 +145,16 @@ VALUES: dict[str, tuple[Callable[..., Any], dict[str, Any], str]] = {
         {"worker": 2},
         "worker must be Worker, as in `worker=sky.Worker(concurrency=2)`, but got 2.",
     ),
+    "decision log": (
+        Options,
+        {"decision_log": 3},
+        "decision_log must be a file, as in `decision_log='decisions.jsonl'`, but got 3.",
+    ),
+    "empty decision log": (
+        Options,
+        {"decision_log": " "},
+        "decision_log must be a file, as in `decision_log='decisions.jsonl'`, but got ' '.",
+    ),
     "cooldown": (Options, {"autoscale_cooldown": -1}, "autoscale_cooldown must be a number of at least 0, but got -1."),
     "tick": (
         Options,
