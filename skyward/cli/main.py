@@ -197,10 +197,9 @@ def _simulate(given: argparse.Namespace) -> int:
 
 
 def _scenario(given: argparse.Namespace) -> "Scenario":
-    from skyward.cli.simulate import boot_time, group_of, node_bounds, positive, rate, slot_count
+    from skyward.cli.simulate import boot_time, group_of, node_bounds, positive, rate, slot_count, target_wait
     from skyward.scaling.registry import POLICIES, find_policy
     from skyward.simulator import Scenario, Workload, find_faults, one_group, read_trace
-    from skyward.specs.options import TARGETS
 
     policy = given.policy or POLICIES[0]
     find_policy(policy)
@@ -239,7 +238,7 @@ def _scenario(given: argparse.Namespace) -> "Scenario":
         faults=faults,
         cooldown=positive(given.cooldown, "--cooldown", zero=True),
         idle_timeout=None if given.idle_timeout is None else positive(given.idle_timeout, "--idle-timeout"),
-        target_wait=given.target if given.target in TARGETS else positive(given.target, "--target", zero=True),
+        target_wait=target_wait(given.target),
         waiting_cost=None if given.waiting_cost is None else positive(given.waiting_cost, "--waiting-cost"),
         checked=given.check,
     )
