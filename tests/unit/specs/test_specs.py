@@ -152,7 +152,11 @@ VALUES: dict[str, tuple[Callable[..., Any], dict[str, Any], str]] = {
         "target_wait must be 'cheap', 'balanced' or 'fast', or a number of seconds, but got 'quick'.",
     ),
     "target": (Options, {"target_wait": -1}, "target_wait must be a number of at least 0, but got -1."),
-    "waiting cost": (Options, {"waiting_cost": -1}, "waiting_cost must be a number of at least 0, or None, but got -1."),
+    "waiting cost": (
+        Options,
+        {"waiting_cost": -1},
+        "waiting_cost must be a number of at least 0, or None, but got -1.",
+    ),
     "tick": (
         Options,
         {"reconcile_tick_interval": 0},
