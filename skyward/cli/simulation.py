@@ -230,12 +230,11 @@ def scenario_of(given: argparse.Namespace) -> "Scenario":
 
 def _settings(given: argparse.Namespace) -> dict[str, Any]:
     """Return the settings of the pool that were given, as fields of a scenario."""
-    from skyward.cli.simulate import positive, slot_count
+    from skyward.cli.simulate import positive, slot_count, target_wait
     from skyward.control.decide.machines.requests import Limits
-    from skyward.specs.options import TARGETS
 
     def seconds(name: str) -> float:
-        return positive(getattr(given, name), _flag(name), zero=name in ("cooldown", "look_gap", "target"))
+        return positive(getattr(given, name), _flag(name), zero=name in ("cooldown", "look_gap"))
 
     def amount(name: str) -> float:
         return positive(getattr(given, name), _flag(name))
@@ -253,7 +252,7 @@ def _settings(given: argparse.Namespace) -> dict[str, Any]:
             "max_nodes": ("max_nodes", count),
             "cooldown": ("cooldown", seconds),
             "idle_timeout": ("idle_timeout", seconds),
-            "target": ("target_wait", lambda name: given.target if given.target in TARGETS else seconds(name)),
+            "target": ("target_wait", lambda name: target_wait(given.target)),
             "waiting_cost": ("waiting_cost", amount),
             "look_gap": ("evaluation_gap", seconds),
             "tick": ("tick", seconds),

@@ -83,6 +83,18 @@ def test_only_the_chosen_policy_runs(capsys: pytest.CaptureFixture[str]) -> None
     assert [line.split()[0] for line in out.splitlines()[1:]] == [POLICIES[0], "bound,", "bound,"]
 
 
+def test_target_changes_what_tasks_wait_and_cost(capsys: pytest.CaptureFixture[str]) -> None:
+    def figures(target: str) -> dict[str, Any]:
+        status, out, _ = run(capsys, *SMALL, "--only", "--json", "--price", "3.2", "--target", target)
+        assert status == 0
+        return dict(json.loads(out)["policies"][0])
+
+    fast, cheap = figures("fast"), figures("900")
+    assert cheap == {**figures("cheap"), "wall_seconds": cheap["wall_seconds"]}
+    assert fast["cost"] > cheap["cost"]
+    assert fast["wait_p99"] < cheap["wait_p99"]
+
+
 def test_json_is_deterministic_for_a_seed(capsys: pytest.CaptureFixture[str]) -> None:
     def figures(seed: str) -> dict[str, Any]:
         status, out, _ = run(capsys, *SMALL, "--json", "--seed", seed, "--price", "3.2", "--boot", "30+-5")
@@ -131,6 +143,11 @@ def test_plot_without_matplotlib_names_the_fix(
     ("arguments", "sentence"),
     [
         (["--policy", "presure"], "There is no scaling policy 'presure'; did you mean 'pressure'?"),
+        (
+            ["--target", "soon"],
+            "--target must be cheap, balanced or fast, or seconds, as in `--target 300`, but got 'soon'.",
+        ),
+        (["--waiting-cost", "0"], "--waiting-cost must be a number above 0, as in `--waiting-cost 3.2`, but got '0'."),
         (["--workload", "diurnl"], "There is no workload 'diurnl'; did you mean 'diurnal'?"),
         (["--faults", "huge"], "There is no set of faults 'huge'; it has calm, hostile, rough."),
         (["--nodes", "many"], "--nodes must be MIN:MAX or one number, as in `--nodes 0:1000`, but got 'many'."),
