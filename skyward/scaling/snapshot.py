@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from skyward.values.gangs import GangPlacement
 from skyward.values.needs import NOTHING, Needs, Resources
 
-__all__ = ["Counts", "Decision", "Demand", "Group", "NodeLoad", "Policy", "RetainedNodes", "Snapshot"]
+__all__ = ["Counts", "Decision", "Demand", "GangDemand", "Group", "NodeLoad", "Policy", "RetainedNodes", "Snapshot"]
 
 type NodeStage = Literal["booting", "active", "leaving"]
 
@@ -83,6 +84,19 @@ class Demand:
 
 
 @dataclass(frozen=True, slots=True)
+class GangDemand:
+    """Waiting tasks that start together or not at all.
+
+    Attributes:
+        needs: shape of each of them.
+        placement: how they are spread over the nodes.
+    """
+
+    needs: tuple[Needs, ...]
+    placement: GangPlacement = "pack"
+
+
+@dataclass(frozen=True, slots=True)
 class RetainedNodes:
     """Number of nodes of a group that are not removed because they keep values, and the reason for users."""
 
@@ -99,7 +113,7 @@ class Snapshot:
         groups: groups in the order given; ties go to the first.
         counts: counts of every group, by name.
         demands: waiting tasks by shape, oldest shape first.
-        gangs: tasks that can only run together, each a list of shapes.
+        gangs: waiting gangs, oldest first; their tasks are not in `demands`.
         floor: capacity requested with `request_resources`.
         idle_for: seconds since the pool last had a task; 0 while it has one.
         idle_timeout: seconds that a node, or the pool, must be idle before it scales down.
@@ -113,7 +127,7 @@ class Snapshot:
     groups: tuple[Group, ...]
     counts: Mapping[str, Counts]
     demands: tuple[Demand, ...] = ()
-    gangs: tuple[tuple[Needs, ...], ...] = ()
+    gangs: tuple[GangDemand, ...] = ()
     floor: tuple[Demand, ...] = ()
     idle_for: float = 0.0
     idle_timeout: float = 60.0
@@ -125,8 +139,13 @@ class Snapshot:
 
     @property
     def queued(self) -> int:
-        """Number of waiting tasks."""
+        """Number of waiting tasks, without those of gangs."""
         return sum(demand.count for demand in self.demands)
+
+    @property
+    def has_waiting(self) -> bool:
+        """True if a task or a gang waits."""
+        return bool(self.gangs) or any(demand.count for demand in self.demands)
 
     @property
     def inflight(self) -> int:

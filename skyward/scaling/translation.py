@@ -6,8 +6,10 @@ boot would launch another node.
 
 from collections.abc import Mapping, Sequence
 
+from skyward.formatting import count_text
 from skyward.scaling.commands import ClusterState, Rule, ShutDownGroup, StartGroup, Tasks, WorkerGroup
 from skyward.scaling.fitting import never
+from skyward.scaling.gang_placement import GangPlan, gang_nodes
 from skyward.scaling.snapshot import Decision, Group, NodeLoad, Snapshot
 from skyward.values.needs import Needs
 
@@ -16,8 +18,13 @@ __all__ = ["combine", "decide"]
 HEAD = 0
 
 
-def decide(snapshot: Snapshot, rule: Rule, *, only: Sequence[Group] | None = None) -> Decision:
-    """Apply `rule` to the nodes of `only`, or of all groups; nodes of other groups count as static workers."""
+def decide(snapshot: Snapshot, rule: Rule, *, only: Sequence[Group] | None = None, for_gangs: bool = True) -> Decision:
+    """Apply `rule` to the nodes of `only`, or of all groups; nodes of other groups count as static workers.
+
+    Args:
+        for_gangs: have at least the nodes that waiting gangs need, whatever the rule says, which does not know gangs.
+    """
+    gangs = gang_nodes(snapshot) if for_gangs else GangPlan()
     groups = snapshot.groups if only is None else only
     nodes = {group.name: _active_or_booting(snapshot, group) for group in snapshot.groups}
     group_of = {str(node.rank): node.group for node in snapshot.nodes}
@@ -34,12 +41,19 @@ def decide(snapshot: Snapshot, rule: Rule, *, only: Sequence[Group] | None = Non
                 nodes[name] += 1
                 desired[name] = max(desired[name], nodes[name])
                 reasons.append(f"{ratio} -> +1 {name}")
+            case ShutDownGroup(group=rank) if gangs.least(group_of[rank]):
+                continue
             case ShutDownGroup(group=rank):
                 name = group_of[rank]
                 nodes[name] -= 1
                 desired[name] = min(desired[name], nodes[name])
                 victims.append(int(rank))
                 reasons.append(f"{ratio} -> -1 {name}, node {rank} is the least busy")
+    for group in groups:
+        more = gangs.least(group.name) - desired[group.name]
+        if more > 0:
+            desired[group.name] += more
+            reasons.append(f"{count_text(len(snapshot.gangs), 'gang')} waiting -> +{more} {group.name}")
     return Decision(desired, "; ".join(reasons) or _held(snapshot), tuple(victims), infeasible=never(snapshot))
 
 
@@ -72,7 +86,7 @@ def _view(snapshot: Snapshot, groups: Sequence[Group]) -> ClusterState:
         else:
             static.extend([offered] * group.slots)
     tasks = [Tasks(demand.count, _asked(demand.needs)) for demand in snapshot.demands]
-    tasks += [Tasks(1, _asked(needs)) for gang in snapshot.gangs for needs in gang]
+    tasks += [Tasks(1, _asked(needs)) for gang in snapshot.gangs for needs in gang.needs]
     tasks += [Tasks(snapshot.counts[group.name].busy, _offered(group)) for group in snapshot.groups]
     room = sum(max(group.max - _active_or_booting(snapshot, group), 0) for group in groups)
     if snapshot.max_nodes is not None:

@@ -132,7 +132,7 @@ def _within_bounds(
     floor = floor_nodes(snapshot.groups, snapshot.floor, there)
     wanted: dict[str, int] = {}
     notes: dict[str, str] = {}
-    starting = bool(snapshot.queued) and not any(counts.active for counts in snapshot.counts.values())
+    starting = snapshot.has_waiting and not any(counts.active for counts in snapshot.counts.values())
     for group in snapshot.groups:
         name, counts, more = group.name, snapshot.counts[group.name], room.get(group.name)
         retained = snapshot.retained.get(name)

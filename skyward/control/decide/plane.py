@@ -4,8 +4,9 @@ One pure step, `message, now -> effects`. The asyncio pool (`skyward.control.act
 (`skyward.simulator`) drive this same class; they differ in the clock, and in what executes the effects.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Literal
 
 from skyward.control.decide.autoscaler import Autoscaler
 from skyward.control.decide.causes import Cause, CauseLog, describe
@@ -46,7 +47,9 @@ from skyward.events.decisions import Decider, DecisionEvent, DecisionLog
 from skyward.formatting import count_text, money_text
 from skyward.kept.registry import KeptRegistry
 from skyward.scaling.bundles import floor_nodes
-from skyward.scaling.snapshot import Demand, Group, Policy, RetainedNodes, Snapshot
+from skyward.scaling.gang_placement import gang_fits, gang_nodes
+from skyward.scaling.gang_text import gang_text, maximum_text
+from skyward.scaling.snapshot import Demand, GangDemand, Group, Policy, RetainedNodes, Snapshot
 from skyward.values.needs import NOTHING, Needs
 
 __all__ = ["ControlPlane"]
@@ -71,7 +74,7 @@ class ControlPlane:
         self.settings = settings
         self.policy = policy
         self.groups = {group.name: group for group in settings.groups}
-        self.tasks = TaskManager(settings.retries, settings.groups)
+        self.tasks = TaskManager(settings.retries, settings.groups, settings.max_nodes)
         self.ledger = Ledger(settings.budget)
         self.reconciler = Reconciler(settings.sources, self.ledger, settings.limits, existing=settings.existing)
         self.autoscaler = Autoscaler(policy, settings.cooldown)
@@ -89,6 +92,7 @@ class ControlPlane:
         self._uses: dict[int, tuple[str, ...]] = {}
         self._found: dict[int, Mapping[str, float]] = {}
         self._boot_seconds: float | None = None
+        self._gangs_fit: tuple[tuple[Group, ...], set[int]] = (), set()
         self._evaluated_at = float("-inf")
         self._evaluate_at: float | None = None
         self._reconciled_at = 0.0
@@ -121,6 +125,7 @@ class ControlPlane:
                 self._tell_tasks(tasks.StopUnfunded(self.failure), now, effects)
             case (
                 tasks.Submitted()
+                | tasks.SubmitGang()
                 | tasks.Ended()
                 | tasks.MemberArrived()
                 | tasks.StartedOnNode()
@@ -223,6 +228,8 @@ class ControlPlane:
         if new is not None and new.kept:
             self._begin_uses(new, done, now)
         effects += done
+        if isinstance(message, tasks.SubmitGang) and not any(self.desired.values()):
+            self._wake_for_gangs(now, effects)
         if new is not None and new.kept:
             self._spare_keeping(now, effects)
         self._remove_emptied(now, effects)
@@ -255,6 +262,67 @@ class ControlPlane:
             group = min(able, key=lambda each: each.hourly_price)
             after = {**self.desired, group.name: 1}
             self._decide("policy", after, reason, now, effects)
+
+    def _wake_for_gangs(self, now: float, effects: list[PlaneEffect]) -> None:
+        """Launch the nodes that the waiting gangs need, for a pool that has none."""
+        needed = gang_nodes(self.snapshot(now)).launch
+        if needed and not self.budget_exhausted:
+            reason = "a gang was submitted and the pool has no nodes"
+            self._decide("policy", {**self.desired, **needed}, reason, now, effects)
+
+    def _end_hopeless_gangs(self, now: float, effects: list[PlaneEffect]) -> None:
+        """End the waiting gangs for which the pool can never have enough nodes at once."""
+        groups, why = self._groups_for_gangs(now)
+        before, fitting = self._gangs_fit
+        if before != groups:
+            fitting = set()
+        waiting = self.tasks.waiting_gangs()
+        for number, demand in waiting.items():
+            if number in fitting:
+                continue
+            if gang_fits(groups, demand, self.settings.max_nodes):
+                fitting.add(number)
+                continue
+            outcome, reason = self._why_hopeless(demand, groups, why, now)
+            effects.extend(self.tasks.handle(tasks.EndGang(number, outcome, reason), now, self.handled))
+        self._gangs_fit = groups, fitting & waiting.keys()
+
+    def _groups_for_gangs(self, now: float) -> tuple[tuple[Group, ...], set[Literal["given up", "budget", "policy"]]]:
+        """Return the groups with as many nodes as each can have now, and what limits them."""
+        limits: set[Literal["given up", "budget", "policy"]] = set()
+        groups = []
+        for name, group in self.groups.items():
+            there = self.reconciler.effective(name)
+            most = max(group.max, there)
+            if name in self.reconciler.given_up_groups or self.reconciler.is_closed(name):
+                limits.add("given up")
+                most = min(most, there)
+            if self.policy.name == "no" and self.desired.get(name, 0) < most:
+                limits.add("policy")
+                most = max(there, self.desired.get(name, 0))
+            price = self.settings.sources[name][0].hourly_price
+            room = self.ledger.room(price, now)
+            if room is not None and there + room < most:
+                limits.add("budget")
+                most = there + room
+            groups.append(replace(group, max=most))
+        return tuple(groups), limits
+
+    def _why_hopeless(
+        self, gang: GangDemand, groups: tuple[Group, ...], limits: Container[str], now: float
+    ) -> tuple[Literal["infeasible", "abandoned", "unfunded"], str]:
+        """Return how a gang ends for which the pool has not, and never will have, enough nodes."""
+        if reason := self.tasks.gang_infeasible(gang):
+            return "infeasible", reason
+        text, most = gang_text(gang), maximum_text(groups, self.settings.max_nodes)
+        if "given up" in limits:
+            because = f": it {self.failure}" if self.failure else ""
+            return "abandoned", f"cannot start enough nodes for {text}{because}"
+        if "budget" in limits:
+            budget, spent = money_text(self.ledger.budget or 0.0), money_text(self.ledger.spent(now))
+            paid = f"its budget of {budget}, of which {spent} is spent, pays for {most}"
+            return "unfunded", f"cannot pay for {text}: {paid}"
+        return "infeasible", f"{text}, which need more nodes than there are, {most}, and policy 'no' adds none"
 
     # Machines.
 
@@ -649,6 +717,8 @@ class ControlPlane:
             self.reconciler.opening = False
             self.autoscaler.begin(now)
             effects.append(ThresholdReached(cause=self.handled))
+        if self.ready and not self.budget_exhausted and self.tasks.has_waiting_gangs:
+            self._end_hopeless_gangs(now, effects)
         if self.budget_exhausted and self.tasks.waiting:
             effects.extend(self.tasks.handle(tasks.Abandon(self.failure, "unfunded"), now, self.handled))
         elif self.ready and self.tasks.waiting and self._is_limited() and (shapes := self._hopeless_shapes()):
@@ -679,6 +749,7 @@ class ControlPlane:
             groups=self._scalable_groups(),
             counts={name: self._view.counts(name, self.desired.get(name, 0)) for name in self.groups},
             demands=self.tasks.demands(),
+            gangs=self.tasks.gangs(),
             floor=self._floor,
             idle_for=self.tasks.idle_for(now),
             idle_timeout=self.settings.idle_timeout,
@@ -692,6 +763,8 @@ class ControlPlane:
     def _scalable_groups(self) -> tuple[Group, ...]:
         """Return the groups; those that cannot launch nodes are limited to those they have, if others can grow."""
         closed = {name for name in self.groups if self.reconciler.is_closed(name) or not self.reconciler.can_have(name)}
+        if self.tasks.has_waiting_gangs:
+            closed |= self.reconciler.given_up_groups
         if not closed or len(closed) == len(self.groups):
             return tuple(self.groups.values())
         there = {name: self.reconciler.effective(name) for name in closed}

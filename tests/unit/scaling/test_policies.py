@@ -24,7 +24,7 @@ from skyward.scaling import (
 )
 from skyward.scaling.bundles import floor_nodes
 from skyward.scaling.registry import POLICIES, find_policy
-from skyward.scaling.snapshot import NodeStage
+from skyward.scaling.snapshot import GangDemand, NodeStage
 from skyward.values.needs import NOTHING, Needs
 
 pytestmark = pytest.mark.unit
@@ -237,7 +237,7 @@ def test_binpack_packs_by_resource() -> None:
 
 def test_binpack_reports_infeasible_requests() -> None:
     small = replace(CPU, max=2)
-    seen = replace(pool(small), demands=(Demand(9),), gangs=((ON_GPU,),), floor=(Demand(50),))
+    seen = replace(pool(small), demands=(Demand(9),), gangs=(GangDemand((ON_GPU,)),), floor=(Demand(50),))
     decision = Binpack().decide(seen)
     assert decision.desired == {"cpu": 2}
     assert decision.infeasible == (ON_GPU,)

@@ -101,6 +101,11 @@ class Reconciler:
         return frozenset(self._given_up)
 
     @property
+    def given_up_groups(self) -> frozenset[str]:
+        """Groups with a rank whose launches have failed too often."""
+        return frozenset(self._given_up.values())
+
+    @property
     def empty(self) -> bool:
         """True if there is no machine, in any state."""
         return not self.table.machines
