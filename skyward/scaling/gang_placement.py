@@ -447,21 +447,19 @@ class _GangPlanner:
         places = place_gang(seats, gang.needs, placement)
         if places is not None:
             return {}, places
-        best: tuple[float, int, dict[str, int], list[int]] | None = None
-        for group in self._snapshot.groups:
-            found = self._fewest(seats, gang, placement, group)
-            if found is None:
-                continue
-            number, places = found
-            if best is None or (number * group.hourly_price, number) < best[:2]:
-                best = number * group.hourly_price, number, {group.name: number}, places
-        if best is not None:
-            return best[2], best[3]
-        return self._of_several(seats, gang, placement)
+        found = [self._fewest(seats, gang, placement, group) for group in self._snapshot.groups]
+        if len(self._groups) > 1:
+            found.append(self._of_several(seats, gang, placement))
+        fitting = [each for each in found if each is not None]
+        return min(fitting, key=lambda each: self._cost(each[0])) if fitting else ({}, None)
+
+    def _cost(self, launch: Mapping[str, int]) -> tuple[float, int]:
+        price = sum(number * self._groups[name].hourly_price for name, number in launch.items())
+        return price, sum(launch.values())
 
     def _fewest(
         self, seats: Sequence[Seats], gang: GangDemand, placement: GangPlacement, group: Group
-    ) -> tuple[int, list[int]] | None:
+    ) -> tuple[dict[str, int], list[int]] | None:
         """Return the fewest new nodes of one group with which the gang fits, and its placement."""
         most = self._most(group.name, len(gang.needs))
         empty = _whole(group)
@@ -475,16 +473,16 @@ class _GangPlanner:
                 least = half
             else:
                 most, found = half, places
-        return most, found
+        return {group.name: most}, found
 
     def _of_several(
         self, seats: Sequence[Seats], gang: GangDemand, placement: GangPlacement
-    ) -> tuple[dict[str, int], list[int] | None]:
+    ) -> tuple[dict[str, int], list[int]] | None:
         """Return new nodes of several groups with which the gang fits, the cheaper ones first."""
         launch = {name: self._most(name, len(gang.needs)) for name in self._groups}
         empty, _ = _empty_seats(launch, self._snapshot.groups, len(gang.needs))
         if place_gang([*seats, *empty], gang.needs, placement) is None:
-            return {}, None
+            return None
         for group in sorted(self._snapshot.groups, key=lambda group: -group.hourly_price):
             least, most = -1, launch[group.name]
             while most - least > 1:
@@ -497,9 +495,10 @@ class _GangPlanner:
             launch[group.name] = most
         launch = {name: number for name, number in launch.items() if number}
         if self._room_in_all is not None and sum(launch.values()) > self._room_in_all:
-            return {}, None
+            return None
         empty, _ = _empty_seats(launch, self._snapshot.groups, len(gang.needs))
-        return launch, place_gang([*seats, *empty], gang.needs, placement)
+        places = place_gang([*seats, *empty], gang.needs, placement)
+        return None if places is None else (launch, places)
 
     def _most(self, group: str, members: int) -> int:
         """Return the most new nodes of a group that a gang of so many members could use."""

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from skyward.control.decide.machines import messages as machines
 from skyward.control.decide.messages import (
@@ -31,8 +31,10 @@ from skyward.simulator.measures import LoadSample, Measures, Result
 from skyward.simulator.scenario import Action, Scenario
 from skyward.simulator.worker import SimulatedRun, SimulatedWorker
 from skyward.simulator.workload import Task
-from skyward.values.gangs import GangPlacement
 from skyward.values.needs import NOTHING, Needs
+
+if TYPE_CHECKING:
+    from skyward.values.gangs import GangPlacement
 
 __all__ = ["RunChecker", "Simulation", "simulate"]
 
