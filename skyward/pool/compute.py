@@ -678,6 +678,10 @@ class Compute(RightSide):
             self._start_group(group, runs, waits=True)
             if group.stream:
                 return GroupStream(runs, ordered=group.ordered)
+            if group.placement is not None:  # the first error ends the wait: others may wait for the one that failed
+                together = self._dispatcher().gathered(runs)
+                with watched([run.future for run in runs]), self._shown():
+                    return wait_result(together)
             with watched([run.future for run in runs]), self._shown():
                 return tuple([run.items() if run.is_stream else wait_result(run.future) for run in runs])
 

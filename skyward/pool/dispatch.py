@@ -108,7 +108,8 @@ class Dispatcher:
         works = [self._work(pending, sink, known, waits=waits) for pending in pendings]
         for work in works:
             if reason := _unfit_for_gang(work):
-                raise UsageError(f"{work.code.name}() cannot be a member of a gang: {reason}.")
+                what = "This cell" if work.code.name in ("run_cell", "stream_cell") else f"{work.code.name}()"
+                raise UsageError(f"{what} cannot be a member of a gang: {reason}.")
             work.is_in_gang = True
         runs += [follow(self._tasks, work) for work in works]
         background.call_soon(self._tasks.submit_gang, works, placement)
