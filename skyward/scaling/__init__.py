@@ -5,7 +5,17 @@ from skyward.scaling.capability import Capability
 from skyward.scaling.fixed_elastic import FixedElastic
 from skyward.scaling.no import No
 from skyward.scaling.pressure import Pressure
-from skyward.scaling.snapshot import Counts, Decision, Demand, Group, NodeLoad, Policy, RetainedNodes, Snapshot
+from skyward.scaling.snapshot import (
+    Counts,
+    Decision,
+    Demand,
+    GangDemand,
+    Group,
+    NodeLoad,
+    Policy,
+    RetainedNodes,
+    Snapshot,
+)
 from skyward.scaling.vanilla import Vanilla
 from skyward.values.needs import Needs
 
@@ -16,6 +26,7 @@ __all__ = [
     "Decision",
     "Demand",
     "FixedElastic",
+    "GangDemand",
     "Group",
     "Needs",
     "No",

@@ -117,7 +117,7 @@ def test_cancel_interrupt_and_deadline_end_the_whole_gang(pool: sky.Compute, tmp
     wait_for(lambda: pool.snapshot().running == 2, "the gang to run")
     assert future.cancel()
     wait_for(lambda: not pool.snapshot().running, "the members to be stopped")
-    with interrupt_when(lambda: pool.snapshot().running == 2), pytest.raises(KeyboardInterrupt):
+    with interrupt_when(lambda: pool.snapshot().running == 2, "the gang to run"), pytest.raises(KeyboardInterrupt):
         sky.gang(wait_for_file(gate), wait_for_file(gate)) >> pool
     wait_for(lambda: not pool.snapshot().running, "the members to be stopped")
     with pytest.raises(sky.TaskTimeoutError):

@@ -1,7 +1,7 @@
 """Placement of gangs: on nodes that are there, and on those to launch."""
 
 import itertools
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Sequence
 
 import pytest
@@ -82,9 +82,10 @@ def is_valid(seats: Sequence[Seats], needs: Sequence[Needs], placement: GangPlac
         seat, held = seats[position], [each for each, at in zip(needs, places, strict=True) if at == position]
         if len(held) > seat.slots or any(not each.capabilities <= seat.capabilities for each in held):
             return False
-        used: Counter[str] = Counter()
+        used: dict[str, float] = defaultdict(float)
         for each in held:
-            used.update(dict(each.resources))  # type: ignore[arg-type]  # amounts are floats
+            for name, amount in each.resources.items():
+                used[name] += amount
         if any(amount > seat.free.get(name, 0.0) + 1e-9 for name, amount in used.items()):
             return False
     return True
