@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 from skyward.scaling.bundles import bundle, free_of, node_type
 from skyward.scaling.fitting import never
 from skyward.scaling.gang_placement import gang_nodes
-from skyward.scaling.planner import Existing, Gang, PlanRequest, ScalingPlan, plan
+from skyward.scaling.planner import Existing, Gang, GangConstraint, PlanRequest, ScalingPlan, plan
 from skyward.scaling.snapshot import Decision, Group, NodeLoad, Snapshot
 from skyward.values.gangs import GangPlacement
 
@@ -15,7 +14,7 @@ __all__ = ["Binpack"]
 
 HEAD = 0
 
-_PLACEMENTS: Mapping[GangPlacement, Literal["none", "same_node", "different_nodes"]] = {
+_PLACEMENTS: Mapping[GangPlacement, GangConstraint] = {
     "pack": "none",
     "spread": "none",
     "strict_pack": "same_node",

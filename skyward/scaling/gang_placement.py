@@ -339,7 +339,7 @@ def gang_fits(groups: Sequence[Group], gang: GangDemand, max_nodes: int | None =
 
 @dataclass(frozen=True, slots=True)
 class GangPlan:
-    """What the waiting gangs need.
+    """Nodes that the waiting gangs need.
 
     Attributes:
         launch: by group, the nodes to launch beside those that the group has or was decided to have.

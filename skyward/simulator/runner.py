@@ -395,7 +395,7 @@ class Simulation:
                 raise ValueError(f"unknown action {act.kind!r}")
 
     def _gang(self, act: Action) -> None:
-        """Submit a gang of `act.most` tasks; with `act.least`, every other one needs a GPU."""
+        """Submit a gang of `most` tasks; if `least` is not 0, every other one needs a GPU."""
         now = self.clock.now
         gang = self.plane.tasks.number()
         needs = tuple(Needs({"GPU": 1}) if act.least and place % 2 else NOTHING for place in range(act.most))

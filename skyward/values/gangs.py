@@ -8,8 +8,8 @@ from skyward.values.validation import shown
 __all__ = ["GANG_PLACEMENTS", "GangPlacement", "gang_placement"]
 
 type GangPlacement = Literal["pack", "spread", "strict_pack", "strict_spread"]
-"""Where the members of a gang run: on as few nodes as possible, on as many as possible, on one node, or each on a node
-of its own. The strict ones are conditions; the others only preferences."""
+"""Placement of the members of a gang: on as few nodes as possible, on as many as possible, on one node, or each on a
+node of its own. The strict ones are conditions; the others only preferences."""
 
 GANG_PLACEMENTS: tuple[GangPlacement, ...] = get_args(GangPlacement.__value__)
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 
-from skyward.formatting import joined
 from skyward.frontends.commands import POOL_OPTION, Option, duration, lifetime, size
 from skyward.frontends.configuration import GANG_PLACEMENTS
+from skyward.frontends.views import joined
 from skyward_jupyter.options import parsers as reading
 from skyward_kernel.commands.pool_options import POOL_OPTIONS
 

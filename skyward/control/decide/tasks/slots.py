@@ -12,7 +12,7 @@ __all__ = ["NodeSlots", "SetAside", "SlotTable", "fit_all"]
 
 @dataclass(frozen=True, slots=True)
 class SetAside:
-    """What is reserved on a node for the members of a gang: slots, and resources."""
+    """Slots and resources that are reserved on a node for the members of a gang."""
 
     slots: int
     resources: Resources = field(default_factory=dict)
