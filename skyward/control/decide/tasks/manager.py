@@ -17,7 +17,7 @@ an exception that its own retry policy covers is requeued in the same way; these
 
 import itertools
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -273,19 +273,21 @@ class TaskManager:
             found |= dict.fromkeys(self._set_aside, self._set_aside_for.members)
         return found
 
-    def gang_starts_without(self, task: int, held: Mapping[int, int]) -> bool | None:
-        """Return whether the waiting gang of a task could start without these slots; None for any other task.
+    def gang_start(self, task: int) -> Callable[[Mapping[int, int]], bool] | None:
+        """Return a function that tells whether the waiting gang of a task could start without some slots of each node.
 
-        Args:
-            held: by node, the number of slots that are never free.
+        None for any other task.
         """
-        record = self._tasks.get(task)
-        gang = None if record is None else self._gang_of(record)
+        gang = self._gang_of(self._tasks[task])
         if gang is None or not gang.is_waiting:
             return None
-        nodes = [self._table.nodes[rank] for rank in self._table.ranks]
-        seats = [Seats(node.slots - held.get(node.rank, 0), node.total, node.capabilities) for node in nodes]
-        return place_gang(seats, gang.demand.needs, gang.demand.placement) is not None
+        demand, nodes = gang.demand, [self._table.nodes[rank] for rank in self._table.ranks]
+
+        def starts(held: Mapping[int, int]) -> bool:
+            seats = [Seats(node.slots - held.get(node.rank, 0), node.total, node.capabilities) for node in nodes]
+            return place_gang(seats, demand.needs, demand.placement) is not None
+
+        return starts
 
     def is_pinned(self, task: int) -> bool:
         """Return whether only one node may run a task, so that no other node helps."""
