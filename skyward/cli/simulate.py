@@ -4,7 +4,7 @@ import math
 import re
 
 from skyward.errors import SpecError
-from skyward.scaling.snapshot import Group
+from skyward.scaling.snapshot import Group, TargetWait
 from skyward.simulator.workload import Distribution
 from skyward.values.needs import capability_set
 
@@ -28,6 +28,25 @@ def positive(text: str, option: str, *, zero: bool = False) -> float:
         kind = "a number of at least 0" if zero else "a number above 0"
         raise SpecError(f"{option} must be {kind}, as in `{option} 3.2`, but got {text!r}.")
     return value
+
+
+def target_wait(text: str) -> TargetWait:
+    """Parse a target of the waiting time: a name, or seconds.
+
+    Raises:
+        SpecError: it is neither.
+    """
+    match text:
+        case "cheap" | "balanced" | "fast":
+            return text
+        case _:
+            pass
+    try:
+        return positive(text, "--target", zero=True)
+    except SpecError:
+        raise SpecError(
+            f"--target must be cheap, balanced or fast, or seconds, as in `--target 300`, but got {text!r}."
+        ) from None
 
 
 def node_bounds(text: str, option: str = "--nodes") -> tuple[int, int]:

@@ -87,7 +87,7 @@ _OPTIONS: "Mapping[str, tuple[tuple[str, str, str], ...]]" = {
     "settings of the pool": (
         ("--budget", "USD", "maximum total cost (no limit)"),
         ("--max-nodes", "N", "maximum number of nodes over all groups (no limit)"),
-        ("--cooldown", "SECONDS", "cooldown of the autoscaler ({cooldown:g})"),
+        ("--cooldown", "SECONDS", "cooldown of the autoscaler ({cooldown})"),
         ("--idle-timeout", "SECONDS", "idle timeout of a node (the policy's own)"),
         (
             "--target",
@@ -98,11 +98,11 @@ _OPTIONS: "Mapping[str, tuple[tuple[str, str, str], ...]]" = {
         (
             "--look-gap",
             "SECONDS",
-            "minimum time between evaluations that new tasks trigger ({look_gap:g})",
+            "minimum time between evaluations that new tasks trigger ({look_gap})",
         ),
-        ("--tick", "SECONDS", "time between checks of the number of nodes ({tick:g})"),
+        ("--tick", "SECONDS", "time between checks of the number of nodes ({tick})"),
         ("--retries", "N", "times that a task is requeued after its node was lost ({retries})"),
-        ("--boot-limit", "SECONDS", "time after which a machine that is no node yet is replaced ({boot_limit:g})"),
+        ("--boot-limit", "SECONDS", "time after which a machine that is no node yet is replaced ({boot_limit})"),
         ("--launch-attempts", "N", "machines that may fail in a row to become one node ({launch_attempts})"),
         ("--launches", "N", "machines that may be requested at a time ({launches})"),
         ("--upscaling-speed", "N", "machines launched at a time, per running node (no limit)"),
@@ -118,13 +118,13 @@ class _HelpWithDefaults(argparse.HelpFormatter):
 
 
 @cache
-def _defaults() -> dict[str, Any]:
-    """Return the settings of a pool that sets none, by the names of the options."""
+def _defaults() -> dict[str, str]:
+    """Return the settings of a pool that sets none as text, by the names of the options."""
     from skyward.control.decide.settings import PlaneSettings
     from skyward.specs.options import Options
 
     options, settings = Options(), PlaneSettings((), {})
-    return {
+    defaults = {
         "policy": options.policy,
         "cooldown": options.autoscale_cooldown,
         "target": options.target_wait,
@@ -135,6 +135,7 @@ def _defaults() -> dict[str, Any]:
         "launch_attempts": settings.limits.launches,
         "launches": settings.limits.concurrent_launches,
     }
+    return {name: f"{value:g}" if isinstance(value, float) else str(value) for name, value in defaults.items()}
 
 
 def run_simulate(given: argparse.Namespace) -> int:
@@ -229,12 +230,11 @@ def scenario_of(given: argparse.Namespace) -> "Scenario":
 
 def _settings(given: argparse.Namespace) -> dict[str, Any]:
     """Return the settings of the pool that were given, as fields of a scenario."""
-    from skyward.cli.simulate import positive, slot_count
+    from skyward.cli.simulate import positive, slot_count, target_wait
     from skyward.control.decide.machines.requests import Limits
-    from skyward.specs.options import TARGETS
 
     def seconds(name: str) -> float:
-        return positive(getattr(given, name), _flag(name), zero=name in ("cooldown", "look_gap", "target"))
+        return positive(getattr(given, name), _flag(name), zero=name in ("cooldown", "look_gap"))
 
     def amount(name: str) -> float:
         return positive(getattr(given, name), _flag(name))
@@ -252,7 +252,7 @@ def _settings(given: argparse.Namespace) -> dict[str, Any]:
             "max_nodes": ("max_nodes", count),
             "cooldown": ("cooldown", seconds),
             "idle_timeout": ("idle_timeout", seconds),
-            "target": ("target_wait", lambda name: given.target if given.target in TARGETS else seconds(name)),
+            "target": ("target_wait", lambda name: target_wait(given.target)),
             "waiting_cost": ("waiting_cost", amount),
             "look_gap": ("evaluation_gap", seconds),
             "tick": ("tick", seconds),

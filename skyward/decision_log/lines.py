@@ -29,6 +29,7 @@ __all__ = [
     "header_of",
     "plain",
     "read_decision_log",
+    "reader_of",
 ]
 
 FORMAT = 1
@@ -134,6 +135,8 @@ def plain(value: Any) -> Any:
 
 _REQUIRED = object()
 
+_AS_IN_JSON = frozenset({Any, object, bool, int, float, str})
+
 
 @cache
 def _declared(kind: type[Any]) -> tuple[tuple[str, Any], ...]:
@@ -209,7 +212,7 @@ def _record(said: Any, number: int, path: Path) -> LogHeader | AutoscalerStarted
             f"{FORMAT}: replay the log with the version that wrote it."
         )
     try:
-        read = _reader(kinds[kind])
+        read = reader_of(kinds[kind])
         record: LogHeader | AutoscalerStarted | CooldownStarted | RecordedEvaluation = read(said)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise SpecError(
@@ -220,36 +223,45 @@ def _record(said: Any, number: int, path: Path) -> LogHeader | AutoscalerStarted
 
 
 @cache
-def _reader(kind: Any) -> Callable[[Any], Any]:
+def reader_of(kind: Any) -> Callable[[Any], Any]:
     """Return a function that makes a value of a type from JSON.
 
     Raises:
         TypeError: values of this type are not read.
     """
     if isinstance(kind, TypeAliasType):
-        return _reader(kind.__value__)
+        return reader_of(kind.__value__)
     if kind is float:
         return float
-    if kind in (Any, object, bool, int, str) or get_origin(kind) is Literal:
+    if kind in _AS_IN_JSON or get_origin(kind) is Literal:
         return lambda said: said
     if is_dataclass(kind) and isinstance(kind, type):
         return _dataclass_reader(kind)
     origin, arguments = get_origin(kind), get_args(kind)
-    if origin in (UnionType, Union) and arguments[1:] == (NoneType,):
-        read = _reader(arguments[0])
-        return lambda said: None if said is None else read(said)
-    if origin in (UnionType, Union) and arguments[0] is float and get_origin(arguments[1]) is Literal:
-        return lambda said: said if isinstance(said, str) else float(said)
+    if origin in (UnionType, Union):
+        return _union_reader(arguments)
     if origin is tuple and arguments[1:] != (...,):
-        each = tuple(map(_reader, arguments))
+        each = tuple(map(reader_of, arguments))
         return lambda said: tuple(read(item) for read, item in zip(each, said, strict=True))
     if origin in (tuple, Sequence, frozenset, list, Iterable):
-        read, collect = _reader(arguments[0]), {frozenset: frozenset, list: list}.get(origin, tuple)
+        read, collect = reader_of(arguments[0]), {frozenset: frozenset, list: list}.get(origin, tuple)
         return lambda said: collect(map(read, said))
     if origin is not None and issubclass(origin, Mapping):
-        key, item = map(_reader, arguments)
+        key, item = map(reader_of, arguments)
         return lambda said: {key(name): item(value) for name, value in _pairs(said)}
     raise TypeError(f"{kind} is not read from a decision log")
+
+
+def _union_reader(kinds: tuple[Any, ...]) -> Callable[[Any], Any]:
+    """Return a reader for one of several types: all of them are as in JSON, or only one besides None is not."""
+    readers = {kind: reader_of(kind) for kind in kinds if kind is not NoneType}
+    special = [read for kind, read in readers.items() if get_origin(kind) is not Literal and kind not in _AS_IN_JSON]
+    if not special:
+        return lambda said: said
+    if len(readers) > 1:
+        raise TypeError(f"one of {', '.join(map(str, readers))} is not read from a decision log")
+    (read,) = special
+    return lambda said: None if said is None else read(said)
 
 
 def _pairs(said: Any) -> Iterator[tuple[Any, Any]]:
@@ -258,7 +270,7 @@ def _pairs(said: Any) -> Iterator[tuple[Any, Any]]:
 
 def _dataclass_reader(kind: type[Any]) -> Callable[[Any], Any]:
     hints = get_type_hints(kind)
-    readers = {each.name: _reader(hints[each.name]) for each in fields(kind) if each.init}
+    readers = {each.name: reader_of(hints[each.name]) for each in fields(kind) if each.init}
 
     def read(said: dict[str, Any]) -> Any:
         if unknown := said.keys() - readers.keys():

@@ -144,6 +144,8 @@ class Adaptive:
         _reserve(offers, gangs)
         waiting = _waiting(snapshot)
         result = self._serve(waiting, offers, snapshot)
+        has_tasks = bool(snapshot.has_waiting or snapshot.inflight or snapshot.pinned)
+        is_over = not has_tasks and not any(counts.active + counts.booting for counts in snapshot.counts.values())
         is_empty = not any(counts.active for counts in snapshot.counts.values())
         desired: dict[str, int] = {}
         cancelled: dict[str, int] = {}
@@ -153,12 +155,17 @@ class Adaptive:
             if is_empty and unneeded:  # something woke the pool, which may be no task
                 unneeded = min(unneeded, offer.coming - 1)
             count = counts.active + offer.coming + offer.new - unneeded
-            desired[name] = max(group.min, min(group.max, count), gangs.least(name))
+            if counts.desired > counts.active + counts.booting and not is_over:  # nodes that were given up, as the head
+                count = max(count, counts.desired - unneeded)
+            count = max(count, gangs.least(name))
+            desired[name] = max(group.min, min(group.max, count))
             if count < counts.active + counts.booting:
                 cancelled[name] = counts.active + counts.booting - max(group.min, count)
         victims, idle_text = self._idle(snapshot, offers, result, gangs)
         for node in victims:
             desired[node.group] = max(offers[node.group].group.min, desired[node.group] - 1)
+        if any(not node.rank for node in victims):  # the head goes with all others
+            desired = {name: offer.group.min for name, offer in offers.items()}
         if snapshot.max_nodes is not None:
             _cap(desired, snapshot)
         return Decision(

@@ -5,6 +5,8 @@ A decision that is not exactly one is refused as a whole: a part of it may be as
 
 import operator
 from collections.abc import Collection, Mapping
+from math import inf
+from numbers import Real
 
 from skyward.formatting import first_line, joined, raised_text
 from skyward.scaling.snapshot import Decision, Snapshot
@@ -34,11 +36,13 @@ def checked(given: object, snapshot: Snapshot) -> Decision:
             "`sky.scaling.Decision({'default': 2}, 'two are enough')`"
         )
     return Decision(
-        _desired(given.desired, snapshot),
+        _nodes(given.desired, "desired", snapshot),
         _reason(given.reason),
         _victims(given.victims, snapshot),
         _settled(given.settled),
         _infeasible(given.infeasible),
+        look_in=_look_in(given.look_in),
+        cancelled=_nodes(given.cancelled, "cancelled", snapshot),
     )
 
 
@@ -59,11 +63,12 @@ def _one_line(text: str) -> str:
     return "".join(each if each.isprintable() else "?" for each in line)
 
 
-def _desired(given: object, snapshot: Snapshot) -> dict[str, int]:
+def _nodes(given: object, field: str, snapshot: Snapshot) -> dict[str, int]:
+    """Return numbers of nodes by group."""
     names = [group.name for group in snapshot.groups]
     if not isinstance(given, Mapping):
         raise UnusableDecisionError(
-            f"the policy's `desired` must be a number of nodes by group, as in `{{{names[0]!r}: 2}}`, but it is "
+            f"the policy's `{field}` must be a number of nodes by group, as in `{{{names[0]!r}: 2}}`, but it is "
             f"{shown(given)}"
         )
     desired: dict[str, int] = {}
@@ -78,6 +83,16 @@ def _desired(given: object, snapshot: Snapshot) -> dict[str, int]:
             )
         desired[name] = whole
     return desired
+
+
+def _look_in(given: object) -> float | None:
+    if given is None:
+        return None
+    if isinstance(given, Real) and not isinstance(given, bool) and 0 <= float(given) < inf:
+        return float(given)
+    raise UnusableDecisionError(
+        f"the policy's `look_in` must be a number of seconds, or None, but it is {shown(given)}"
+    )
 
 
 def _whole(given: object) -> int | None:

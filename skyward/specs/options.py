@@ -84,7 +84,8 @@ class Options(Value):
         logging: True to write events and warnings to `logs/skyward.log` in the data directory of Skyward.
         cluster: True for nodes that form a cluster; False for separate nodes, without collections.
         retry_on_interruption: how many times a task is requeued after its node was lost.
-        policy: scaling policy: its name, such as "binpack", or an object that implements `Policy`.
+        policy: scaling policy: its name, such as "binpack", the form of Scaler, "allocate=capability; scaling=vanilla",
+            or an object that implements `Policy`.
         budget: maximum total cost of the pool, USD; its nodes are terminated before the budget is exceeded.
         warn_above: USD per hour of all nodes above which a pool warns before it launches the first one; None for never.
         max_nodes: maximum number of nodes over all groups; None for only the limits of the groups.

@@ -1,9 +1,12 @@
 """Arithmetic and tables of the benchmarks, without timings."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from benchmarks import scaling
 from benchmarks.__main__ import main
 from benchmarks.figure import Aim, Figure, Peer, best, interleave, percentile, table
 from benchmarks.report import BEGIN, END, replaced
@@ -96,3 +99,42 @@ def test_unwritable_file_is_refused_before_the_run(tmp_path: Path, capsys: pytes
     with pytest.raises(SystemExit):
         main(["--only", "imports", "--markdown", str(tmp_path / "absent.md")])
     assert "absent.md" in capsys.readouterr().err
+
+
+def test_scaling_compares_the_chosen_policies() -> None:
+    """Runs two cases of small pools, in a separate process, since policies run in processes."""
+    options = ["--only", "burst/1/300s/60s", "--only", "burst/groups", "--policies", "pressure,no", "--seeds", "1"]
+    command = [sys.executable, "-m", "benchmarks.scaling", *options, "--nodes", "8", "--hours", "0.5"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    head = [cell.strip() for cell in lines[2].split("|")[1:-1]]
+    rows = [dict(zip(head, (cell.strip() for cell in line.split("|")[1:-1]), strict=True)) for line in lines[4:8]]
+    assert [(row["slots"], row["policy"].split(",")[0]) for row in rows] == [
+        *(("1", "pressure"), ("1", "no")),
+        *(("groups", "pressure"), ("groups", "no")),
+    ]
+    assert all(float(row["to the bound"].rstrip("x")) >= 1 for row in rows if row["to the bound"] != "-")
+
+
+def test_cases_of_scaling_are_those_of_the_readme() -> None:
+    cases = scaling.CASES
+    assert len({case.name for case in cases}) == len(cases)
+    assert {case.pool for case in cases} == {"1", "8", "16", "groups"}
+    assert {case.task for case in cases} == {0.01, 1, 30, 300, 3600}
+    assert {case.boot for case in cases} == {10, 60, 400}
+    assert len(cases[0].scenario(100, 24, "no", 0).tasks()) > 100
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--policies", "presure"], "There is no scaling policy 'presure'; did you mean 'pressure'?"),
+        (["--only", "nothing"], "no case matches --only nothing; one is burst/1/300s/60s"),
+        (["--seeds", "0"], "--nodes, --hours and --seeds must be above 0"),
+    ],
+)
+def test_scaling_refuses_wrong_options(capsys: pytest.CaptureFixture[str], options: list[str], says: str) -> None:
+    with pytest.raises(SystemExit):
+        scaling.main(options)
+    assert says in capsys.readouterr().err

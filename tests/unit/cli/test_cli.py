@@ -2,6 +2,7 @@
 
 import argparse
 import builtins
+import contextlib
 import json
 import os
 import re
@@ -82,6 +83,18 @@ def test_only_the_chosen_policy_runs(capsys: pytest.CaptureFixture[str]) -> None
     assert [line.split()[0] for line in out.splitlines()[1:]] == [POLICIES[0], "bound,", "bound,"]
 
 
+def test_target_changes_what_tasks_wait_and_cost(capsys: pytest.CaptureFixture[str]) -> None:
+    def figures(target: str) -> dict[str, Any]:
+        status, out, _ = run(capsys, *SMALL, "--only", "--json", "--price", "3.2", "--target", target)
+        assert status == 0
+        return dict(json.loads(out)["policies"][0])
+
+    fast, cheap = figures("fast"), figures("900")
+    assert cheap == {**figures("cheap"), "wall_seconds": cheap["wall_seconds"]}
+    assert fast["cost"] > cheap["cost"]
+    assert fast["wait_p99"] < cheap["wait_p99"]
+
+
 def test_json_is_deterministic_for_a_seed(capsys: pytest.CaptureFixture[str]) -> None:
     def figures(seed: str) -> dict[str, Any]:
         status, out, _ = run(capsys, *SMALL, "--json", "--seed", seed, "--price", "3.2", "--boot", "30+-5")
@@ -130,6 +143,11 @@ def test_plot_without_matplotlib_names_the_fix(
     ("arguments", "sentence"),
     [
         (["--policy", "presure"], "There is no scaling policy 'presure'; did you mean 'pressure'?"),
+        (
+            ["--target", "soon"],
+            "--target must be cheap, balanced or fast, or seconds, as in `--target 300`, but got 'soon'.",
+        ),
+        (["--waiting-cost", "0"], "--waiting-cost must be a number above 0, as in `--waiting-cost 3.2`, but got '0'."),
         (["--workload", "diurnl"], "There is no workload 'diurnl'; did you mean 'diurnal'?"),
         (["--faults", "huge"], "There is no set of faults 'huge'; it has calm, hostile, rough."),
         (["--nodes", "many"], "--nodes must be MIN:MAX or one number, as in `--nodes 0:1000`, but got 'many'."),
@@ -309,15 +327,17 @@ def test_replay_of_a_simulated_log_says_the_same(capsys: pytest.CaptureFixture[s
 def test_replay_prints_the_first_difference_and_fails(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     log = tmp_path / "log"
     run(capsys, *SMALL, "--policy", "binpack", "--decision-log", str(log))
-    log.write_text(log.read_text().replace('"parameters":{"interval":5.0}', '"parameters":{}').replace("-> +", "=> +"))
+    log.write_text(
+        log.read_text().replace('"parameters":{"interval":5.0}', '"parameters":{}').replace(" wait ", " WAIT ")
+    )
     status, out, _ = run(capsys, "--replay", str(log))
     lines = out.splitlines()
     assert status == 1
     assert re.match(r"\d+ of \d+ evaluations of 'binpack' differ from the log. The first:", lines[0])
     assert re.match(r"line \d+, .* after the first evaluation of pool 'simulated'", lines[1])
     assert [line.split()[0] for line in lines[2:]] == ["input:", "recorded:", "now:"]
-    assert "=> +" in lines[3]
-    assert "-> +" in lines[4]
+    assert "WAIT" in lines[3]
+    assert "wait" in lines[4]
 
 
 def test_replay_shows_the_decisions_of_another_policy(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -354,6 +374,12 @@ def test_replay_takes_only_a_policy(
     assert sentence in err
 
 
+def is_running(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False
+
+
 def test_interrupt_ends_every_process_quietly(tmp_path: Path) -> None:
     """The whole group gets the signal, as from Ctrl-C in a terminal."""
     command = [sys.executable, "-m", "skyward", "simulate", "--compare", "--nodes", "0:1000", "--hours", "48"]
@@ -364,7 +390,7 @@ def test_interrupt_ends_every_process_quietly(tmp_path: Path) -> None:
         os.killpg(running.pid, signal.SIGINT)
         out, err = running.communicate(timeout=30)
     assert (running.returncode, out, err) == (130, "", "sky simulate: interrupted\n")
-    assert not [child for child in children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
+    wait_for(lambda: not any(map(is_running, children)), "the processes to end, also that of `multiprocessing` itself")
 
 
 def test_progress_is_shown_on_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

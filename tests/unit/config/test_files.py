@@ -96,6 +96,10 @@ def test_without_files_configuration_is_empty(project: Write) -> None:
         ("image.env = {A = '1'}", "image.env", {"A": "1"}),
         ("worker.concurrency = 2", "worker.concurrency", 2),
         ("policy = 'binpack'", "policy", "binpack"),
+        ("target_wait = 'fast'", "target_wait", "fast"),
+        ("target_wait = '10m'", "target_wait", 600),
+        ("target_wait = 30", "target_wait", 30),
+        ("waiting_cost = 2.5", "waiting_cost", 2.5),
         ("console = 'silent'", "console", "silent"),
         ("console = false", "console", False),
         ("logging = false", "logging", False),
@@ -135,6 +139,13 @@ def test_table_named_like_a_provider_needs_no_type(project: Write) -> None:
     project("[providers.mine]\n[pools.x]\nprovider = 'mine'")
     with pytest.raises(SpecError, match=r"^skyward.toml:1, providers.mine: the table needs `type = ...`"):
         configured_values("x")
+
+
+def test_decision_log_is_relative_to_the_file(project: Write) -> None:
+    path = project("[defaults]\ndecision_log = 'days.jsonl'")
+    assert configured_values("x") == {"decision_log": str(path.parent / "days.jsonl")}
+    project("[defaults]\ndecision_log = '/abs/days.jsonl'")
+    assert configured_values("x") == {"decision_log": "/abs/days.jsonl"}
 
 
 def test_includes_are_relative_to_the_file(project: Write) -> None:

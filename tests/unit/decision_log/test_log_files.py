@@ -1,15 +1,17 @@
 """Files of decision logs: what is written comes back, and a file that cannot be read or written is named."""
 
 import json
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from skyward.control.decide.autoscaler import BlockedNodes, Evaluation, GrowthLimits
 from skyward.control.decide.recorded_autoscaler import AutoscalerStarted, CooldownStarted, EvaluationRecord
 from skyward.decision_log.file import DecisionFile
-from skyward.decision_log.lines import FORMAT, LogHeader, encode_record, plain, read_decision_log
+from skyward.decision_log.lines import FORMAT, LogHeader, encode_record, plain, read_decision_log, reader_of
 from skyward.errors import SpecError
 from skyward.scaling.snapshot import Counts, Decision, Demand, GangDemand, Group, NodeLoad, RetainedNodes, Snapshot
 from skyward.values.needs import Needs
@@ -52,6 +54,25 @@ def test_snapshot_is_read_as_it_was_written(tmp_path: Path) -> None:
 def test_fields_with_their_defaults_are_not_written() -> None:
     assert plain(Demand(3)) == {"count": 3}
     assert plain(NodeLoad(0, "cpu", "active")) == {"rank": 0, "group": "cpu", "stage": "active"}
+
+
+@dataclass(frozen=True)
+class Wide:
+    """Types that a field of a snapshot may have."""
+
+    target: float | Literal["cheap"] = "cheap"
+    maybe: Demand | None = None
+    by_needs: Mapping[Needs, int] = field(default_factory=dict)
+    pairs: tuple[tuple[str, float], ...] = ()
+    fixed: tuple[int, str] = (0, "")
+    names: frozenset[str] = frozenset()
+
+
+def test_every_kind_of_field_is_read_as_it_was_written() -> None:
+    wide = Wide(2.5, Demand(1), {Needs({"GPU": 1}): 3}, (("a", 1.0),), (4, "b"), frozenset({"c", "d"}))
+    read = reader_of(Wide)
+    assert read(json.loads(json.dumps(plain(wide)))) == wide
+    assert read({}) == Wide()
 
 
 def test_new_fields_of_a_dataclass_are_written() -> None:

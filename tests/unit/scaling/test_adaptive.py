@@ -144,6 +144,14 @@ def test_boots_that_pinned_tasks_may_wait_for_go_on() -> None:
     assert (decision.desired, decision.cancelled) == ({"nodes": 6}, {})
 
 
+def test_nodes_that_were_given_up_stay_desired_until_the_pool_is_empty() -> None:
+    """The head is among them: a pool whose other nodes stay would have none."""
+    given_up = {"nodes": Counts(active=1, busy=1, desired=2)}
+    assert nodes_for(pool(counts=given_up)) == 2
+    assert nodes_for(pool(Demand(1, seconds=0.01), counts=given_up)) == 2
+    assert nodes_for(pool(counts={"nodes": Counts(desired=2)})) == 0
+
+
 # Idle nodes.
 
 

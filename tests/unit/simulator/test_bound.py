@@ -116,7 +116,9 @@ def test_prices_never_pay_a_node_more_than_it_costs(tasks: list[tuple[float, flo
 def test_payment_is_the_least_over_all_starts() -> None:
     f = SlotPrices([0.0, 100.0, 130.0], [0.0, 60.0, 30.0])
     tasks = [PricedTask(0.0, 100.0, 2.0)]
-    assert least_payment(tasks, 0.0, f) == (pytest.approx(2 * (100 + 60)), [0.0])
-    assert least_payment(tasks, 10.0, f) == (pytest.approx(2 * (100 + 50 - 6)), [10.0])
+    for wait, least, start in ((0.0, 2 * (100 + 60), 0.0), (10.0, 2 * (100 + 50 - 6), 10.0)):
+        payment, starts = least_payment(tasks, wait, f)
+        assert payment == pytest.approx(least)
+        assert starts == [start]
     coarse = f.sampled(10.0)
     assert [coarse.at(time) for time in (-5.0, 50.0, 115.0, 500.0)] == pytest.approx([0, 30, 45, 30])

@@ -145,7 +145,28 @@ VALUES: dict[str, tuple[Callable[..., Any], dict[str, Any], str]] = {
         {"worker": 2},
         "worker must be Worker, as in `worker=sky.Worker(concurrency=2)`, but got 2.",
     ),
+    "decision log": (
+        Options,
+        {"decision_log": 3},
+        "decision_log must be a file, as in `decision_log='decisions.jsonl'`, but got 3.",
+    ),
+    "empty decision log": (
+        Options,
+        {"decision_log": " "},
+        "decision_log must be a file, as in `decision_log='decisions.jsonl'`, but got ' '.",
+    ),
     "cooldown": (Options, {"autoscale_cooldown": -1}, "autoscale_cooldown must be a number of at least 0, but got -1."),
+    "target by another name": (
+        Options,
+        {"target_wait": "quick"},
+        "target_wait must be 'cheap', 'balanced' or 'fast', or a number of seconds, but got 'quick'.",
+    ),
+    "target": (Options, {"target_wait": -1}, "target_wait must be a number of at least 0, but got -1."),
+    "waiting cost": (
+        Options,
+        {"waiting_cost": -1},
+        "waiting_cost must be a number of at least 0, or None, but got -1.",
+    ),
     "tick": (
         Options,
         {"reconcile_tick_interval": 0},

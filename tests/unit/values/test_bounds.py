@@ -44,6 +44,8 @@ CASES: list[tuple[Callable[..., object], str, str]] = [
     (sky.Options, "default_compute_timeout", "number"),
     (sky.Options, "autoscale_cooldown", "zero"),
     (sky.Options, "autoscale_idle_timeout", "zero"),
+    (sky.Options, "target_wait", "zero"),
+    (sky.Options, "waiting_cost", "zero"),
     (sky.Options, "reconcile_tick_interval", "number"),
     (sky.Options, "shutdown_timeout", "number"),
     (sky.Options, "retry_on_interruption", "whole or zero"),

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from skyward.control.decide.autoscaler import Autoscaler
+from skyward.control.decide.autoscaler import Autoscaler, GrowthLimits
 from skyward.control.decide.machines import messages as machines
 from skyward.control.decide.machines.sources import MachineSource
 from skyward.control.decide.messages import Resize, Tick
@@ -91,12 +91,12 @@ def test_given_up_boots_go_at_once_and_other_nodes_after_the_cooldown() -> None:
     autoscaler = Autoscaler(Fewer(cancelled=2), cooldown=30.0)
     autoscaler.begin(0.0)
     autoscaler.start_cooldown(99.0)
-    evaluation = autoscaler.evaluate(snapshot, {})
+    evaluation = autoscaler.evaluate(snapshot, GrowthLimits())
     assert evaluation is not None
     assert evaluation.after == {"a": 3}
     later = replace(snapshot, now=131.0, counts={"a": Counts(3, desired=3)})
     autoscaler.policy = Fewer(cancelled=0)
-    evaluation = autoscaler.evaluate(later, {})
+    evaluation = autoscaler.evaluate(later, GrowthLimits())
     assert evaluation is not None
     assert evaluation.after == {"a": 1}
 
