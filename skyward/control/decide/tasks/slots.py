@@ -80,12 +80,20 @@ NONE_ASIDE: Mapping[int, SetAside] = MappingProxyType({})
 
 
 class SlotTable:
-    """The nodes by rank. Free slots are assigned round robin: each dispatch advances it."""
+    """The nodes by rank. Free slots are assigned round robin: each dispatch advances it.
+
+    Attributes:
+        nodes: the nodes by rank, with those that take no more tasks.
+        busy: number of slots in use.
+        busy_in: the same, by group.
+        changes: number of times that a node began or ceased to take tasks.
+    """
 
     def __init__(self) -> None:
         self.nodes: dict[int, NodeSlots] = {}
         self.busy = 0
         self.busy_in: dict[str, int] = {}
+        self.changes = 0
         self._order: list[int] = []
         self._open: list[int] = []
         self._last = -1
@@ -114,12 +122,14 @@ class SlotTable:
             self.nodes[rank] = NodeSlots(rank, group, slots, capabilities, free, quiet_since=now, total=dict(free))
         if not self.takes(rank):
             insort(self._order, rank)
+            self.changes += 1
             self._reopen(self.nodes[rank])
 
     def retire(self, rank: int) -> None:
         """Stop dispatching to a node; it keeps the tasks that it has."""
         if self.takes(rank):
             self._order.remove(rank)
+            self.changes += 1
             self._close(rank)
 
     def remove(self, rank: int) -> NodeSlots | None:
@@ -129,6 +139,7 @@ class SlotTable:
             self._count(node, -node.busy)
             if self.takes(rank):
                 self._order.remove(rank)
+                self.changes += 1
                 self._close(rank)
         return node
 
