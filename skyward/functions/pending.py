@@ -354,7 +354,7 @@ def gang(*pendings: PendingFunction[Any], placement: GangPlacement = "pack") -> 
         SpecError: `placement` is unknown.
 
     Example:
-        >>> results = sky.gang(*(train(rank) for rank in range(4)), placement="strict_spread") >> pool
+        >>> results = sky.gang(*(train(rank) for rank in range(2)), placement="strict_spread") >> pool
     """
     for position, pending in enumerate(pendings, 1):
         if not isinstance(pending, PendingFunction):

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Sequence
 
 from skyward.frontends.commands import POOL_OPTION, Option, duration, lifetime, size
 from skyward.frontends.configuration import GANG_PLACEMENTS
-from skyward.frontends.views import joined
 from skyward_jupyter.options import parsers as reading
 from skyward_kernel.commands.pool_options import POOL_OPTIONS
 
@@ -48,7 +47,7 @@ CELL_OPTIONS: tuple[Option, ...] = (
         "where the runs of --gang go: on few nodes, on many, all on one node, or each on its own",
         "|".join(GANG_PLACEMENTS),
         reading.placement,
-        joined(GANG_PLACEMENTS),
+        ", ".join(GANG_PLACEMENTS[:-1]) + f" or {GANG_PLACEMENTS[-1]}",
         GANG_PLACEMENTS,
     ),
     Option(

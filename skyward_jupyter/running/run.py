@@ -465,12 +465,12 @@ def _shape(options: "CellOptions") -> Shape:
 def _stop_with_the_first(runs: "Sequence[Run[Any]]") -> None:
     """Stop the other runs of a gang once one has failed: they may wait for it."""
 
-    def over(run: "Run[Any]") -> None:
+    def over(run: "Run[Any]", _: object) -> None:
         if run.state in ("failed", "cancelled"):
             stop_all(runs)
 
     for run in runs:
-        run.future.add_done_callback(lambda _, run=run: over(run))
+        run.future.add_done_callback(partial(over, run))
 
 
 def _quoted(name: str, asked: Mapping[str, Any]) -> str:

@@ -132,7 +132,8 @@ def test_gang_waits_for_all_its_slots_and_younger_tasks_wait_behind_it(pool: sky
     members = sky.gang(*(meet(str(tmp_path / "met")) for _ in range(4))) > pool
     younger = [gang_info() > pool for _ in range(3)]
     wait_for(lambda: pool.snapshot().queued == 7, "the tasks to wait")
-    assert not any(each.done() for each in (members, *younger))
+    assert not members.done()
+    assert not any(each.done() for each in younger)
     gate.touch()
     older.result(60)
     assert len(members.result(60)) == 4

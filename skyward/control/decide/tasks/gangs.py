@@ -12,11 +12,11 @@ others reserve nothing, so that no two gangs wait for each other.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from skyward.control.decide.tasks.slots import NodeSlots, SetAside
+from skyward.control.decide.tasks.slots import NodeSlots, SetAside, SlotTable
 from skyward.scaling.gang_placement import Seats, place_gang
 from skyward.scaling.snapshot import GangDemand
 
-__all__ = ["GangState", "WaitingGangs", "seats_left", "set_aside_for"]
+__all__ = ["GangState", "WaitingGangs", "has_slots", "seats_left", "set_aside_for"]
 
 
 @dataclass(slots=True)
@@ -34,7 +34,8 @@ class GangState:
         again: why its members are stopped to run again; empty if they are not.
         starts: number of times that it has started.
         losses: times that it was run again after a loss.
-        planned: nodes on which it reserved room last.
+        reserved: what it reserves while it is the oldest, by node; empty if the present nodes can never hold it.
+        planned_at: `SlotTable.changes` when `reserved` was planned; -1 if it was not.
     """
 
     number: int
@@ -47,13 +48,14 @@ class GangState:
     again: str = ""
     starts: int = 0
     losses: int = 0
-    planned: frozenset[int] = frozenset()
+    reserved: Mapping[int, SetAside] = field(default_factory=dict)
+    planned_at: int = -1
 
     def start(self) -> None:
         """Begin to run: all members are sent to their nodes."""
         self.starts += 1
         self.is_waiting = False
-        self.planned = frozenset()
+        self.reserved, self.planned_at = {}, -1
         self.active = set(self.members)
 
 
@@ -101,13 +103,43 @@ def seats_left(node: NodeSlots, slots: int, aside: SetAside | None) -> Seats:
     return Seats(node.spare - slots - aside.slots, free, node.capabilities)
 
 
-def set_aside_for(gang: GangState, nodes: Sequence[NodeSlots]) -> Mapping[int, SetAside]:
-    """Return what to reserve for a gang that cannot start now, by node; empty if these nodes can never hold it.
+def has_slots(gang: GangState, nodes: Sequence[NodeSlots]) -> bool:
+    """Return whether these nodes have enough free slots for a gang, whatever its members need beside them."""
+    size = len(gang.members)
+    match gang.demand.placement:
+        case "strict_pack":
+            return any(node.spare >= size for node in nodes)
+        case "strict_spread":
+            return len(nodes) >= size
+        case "pack" | "spread":
+            return sum(node.spare for node in nodes) >= size
+
+
+def set_aside_for(gang: GangState, table: SlotTable) -> Mapping[int, SetAside]:
+    """Return what to reserve for a gang that cannot start now, by node; empty if the nodes can never hold it.
 
     Of equal nodes, it reserves those that have the most free slots, so that it never waits for a node that is busy for
-    long while others become free.
+    long while others become free. It plans again only if that may reserve more free slots.
     """
-    order = sorted(nodes, key=lambda node: (-node.spare, node.rank not in gang.planned, node.rank))
+    if gang.planned_at != table.changes or _may_improve(gang, table):
+        gang.planned_at, gang.reserved = table.changes, _planned(gang, table)
+    return gang.reserved
+
+
+def _may_improve(gang: GangState, table: SlotTable) -> bool:
+    """Return whether a node where a member could run has more free slots than one of those that are reserved."""
+    if not gang.reserved:
+        return False
+    least = min(table.nodes[rank].spare for rank in gang.reserved)
+    others = [table.nodes[rank] for rank in table.open if rank not in gang.reserved]
+    freer = [node for node in others if node.spare > least]
+    shapes = set(gang.demand.needs) if freer else ()
+    return any(needs.fit(node.total, node.capabilities) for node in freer for needs in shapes)
+
+
+def _planned(gang: GangState, table: SlotTable) -> Mapping[int, SetAside]:
+    nodes = [table.nodes[rank] for rank in table.ranks]
+    order = sorted(nodes, key=lambda node: (-node.spare, node.rank not in gang.reserved, node.rank))
     seats = [Seats(node.slots, node.total, node.capabilities) for node in order]
     places = place_gang(seats, gang.demand.needs, gang.demand.placement)
     reserved: dict[int, SetAside] = {}
@@ -118,5 +150,4 @@ def set_aside_for(gang: GangState, nodes: Sequence[NodeSlots]) -> Mapping[int, S
         for name, amount in needs.resources.items():
             resources[name] = resources.get(name, 0.0) + amount
         reserved[rank] = SetAside(before.slots + 1, resources)
-    gang.planned = frozenset(reserved)
     return reserved

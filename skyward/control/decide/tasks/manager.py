@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from skyward.control.decide.tasks.collectives import CollectiveState, MemberEnd
-from skyward.control.decide.tasks.gangs import GangState, WaitingGangs, seats_left, set_aside_for
+from skyward.control.decide.tasks.gangs import GangState, WaitingGangs, has_slots, seats_left, set_aside_for
 from skyward.control.decide.tasks.locality import WORTH, Locality
 from skyward.control.decide.tasks.messages import (
     Abandon,
@@ -944,6 +944,8 @@ class TaskManager:
     def _start_gang(self, gang: GangState, now: float, effects: list[TaskManagerEffect]) -> bool:
         """Send all members of a gang to nodes, if they fit now; return whether they do."""
         nodes = [self._table.nodes[rank] for rank in self._table.open]
+        if not has_slots(gang, nodes):
+            return False
         reserved, aside = self._reserved, self._set_aside
         seats = [seats_left(node, reserved.get(node.rank, 0), aside.get(node.rank)) for node in nodes]
         places = place_gang(seats, gang.demand.needs, gang.demand.placement)
@@ -1071,8 +1073,7 @@ class TaskManager:
                 continue
             failed.add(id(gang.demand))
             if self._set_aside_for is None:
-                nodes = [self._table.nodes[rank] for rank in self._table.ranks]
-                self._set_aside, self._set_aside_for = set_aside_for(gang, nodes), gang
+                self._set_aside, self._set_aside_for = set_aside_for(gang, self._table), gang
 
     def _dispatch_single(self, now: float, effects: list[TaskManagerEffect], before: int | None = None) -> None:
         """Send the tasks that can start now; with `before`, only those with lower numbers."""

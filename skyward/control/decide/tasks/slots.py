@@ -87,8 +87,12 @@ class SlotTable:
     """The nodes by rank.
 
     Attributes:
-        occupied: ranks of the nodes that hold tasks.
         packs: True to use the fullest nodes first; False for round robin, which each dispatch advances.
+        nodes: the nodes by rank, with those that take no more tasks.
+        busy: number of slots in use.
+        busy_in: the same, by group.
+        occupied: ranks of the nodes that hold tasks.
+        changes: number of times that a node began or ceased to take tasks.
     """
 
     def __init__(self) -> None:
@@ -97,6 +101,7 @@ class SlotTable:
         self.busy = 0
         self.busy_in: dict[str, int] = {}
         self.occupied: set[int] = set()
+        self.changes = 0
         self._order: list[int] = []
         self._open: list[int] = []
         self._by_spare: dict[int, list[int]] = {}
@@ -132,11 +137,13 @@ class SlotTable:
             self.nodes[rank] = NodeSlots(rank, group, slots, capabilities, free, quiet_since=now, total=dict(free))
         if not self.takes(rank):
             insort(self._order, rank)
+            self.changes += 1
             self._reopen(self.nodes[rank])
 
     def retire(self, rank: int) -> None:
         """Stop dispatching to a node; it keeps the tasks that it has."""
         if _discard(self._order, rank):
+            self.changes += 1
             self._close(rank)
 
     def remove(self, rank: int) -> NodeSlots | None:
@@ -146,6 +153,7 @@ class SlotTable:
             self._count(node, -node.busy)
             self.occupied.discard(rank)
             if _discard(self._order, rank):
+                self.changes += 1
                 self._close(rank)
         return node
 

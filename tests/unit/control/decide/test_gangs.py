@@ -3,6 +3,8 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from skyward.control.decide.tasks.manager import TaskManager
 from skyward.control.decide.tasks.messages import (
@@ -15,6 +17,9 @@ from skyward.control.decide.tasks.messages import (
     RankJoined,
     RankLost,
     RankRemoved,
+    Requeue,
+    Settle,
+    Stop,
     StopUnfunded,
     SubmitGang,
     Submitted,
@@ -22,7 +27,7 @@ from skyward.control.decide.tasks.messages import (
     Together,
 )
 from skyward.scaling.snapshot import GangDemand, Group
-from skyward.values.gangs import GangPlacement
+from skyward.values.gangs import GANG_PLACEMENTS, GangPlacement
 from skyward.values.needs import NOTHING, Needs
 from tests.unit.control.decide.test_collectives import again, end, ends, sent, stops
 
@@ -333,3 +338,108 @@ def test_deadlock_of_a_gang_with_held_slots_is_seen() -> None:
     assert starts({})
     assert not starts({0: 1})
     assert world.manager.gang_start(first) is None
+
+
+ACTIONS = ("task", "pinned", "gang", "collective", "end", "fail", "kill", "lose", "join", "cancel")
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(ACTIONS), st.integers(0, 4), st.sampled_from(GANG_PLACEMENTS), st.booleans()),
+        max_size=40,
+    )
+)
+def test_every_task_ends_once_and_gangs_start_together_whatever_happens(
+    actions: list[tuple[str, int, GangPlacement, bool]],
+) -> None:
+    world = World(1, 2)
+    manager, ranks, next_rank = world.manager, {0, 1}, 2
+    gangs: list[list[int]] = []
+    running: dict[int, int] = {}
+    stopping: set[int] = set()
+    ended: set[int] = set()
+
+    def look(effects: list[TaskManagerEffect]) -> None:
+        starts = sent(effects)
+        for members in gangs:
+            assert len(starts.keys() & set(members)) in (0, len(members)), "all of them, or none"
+        for effect in effects:
+            match effect:
+                case Dispatch(task, rank):
+                    assert task not in ended
+                    running[task] = rank
+                case Requeue(task):
+                    running.pop(task, None)
+                case Stop(task):
+                    stopping.add(task)
+                case Settle(task):
+                    assert task not in ended
+                    ended.add(task)
+                    running.pop(task, None)
+                case _:
+                    pass
+        for rank in manager.ranks:
+            node = manager.node(rank)
+            assert node is not None
+            assert node.spare >= 0
+            assert all(amount >= 0 for amount in node.free.values())
+
+    def tell(message: Any) -> None:
+        look(world.tell(message))
+
+    def finish(task: int, outcome: Any) -> None:
+        rank = running.pop(task)
+        stopping.discard(task)
+        tell(end(task, rank, outcome))
+
+    for action, number, placement, on_gpu in actions:
+        needs = GPU if on_gpu else NOTHING
+        match action:
+            case "task":
+                tell(Submitted((manager.number(),), needs=needs))
+            case "pinned" if number in ranks:
+                tell(Submitted((manager.number(),), number))
+            case "gang":
+                gang, members = manager.number(), [manager.number() for _ in range(number + 1)]
+                gangs.append(members)
+                tell(SubmitGang(gang, tuple(members), GangDemand((NOTHING, *(needs,) * number), placement)))
+            case "collective":
+                tell(Broadcast(manager.number(), together=Together()))
+            case "end" | "fail" | "kill" if running:
+                task = sorted(running)[number % len(running)]
+                how = {"end": "value", "fail": "error", "kill": "lost"}[action]
+                finish(task, "cancelled" if task in stopping else how)
+            case "lose" if ranks:
+                rank = sorted(ranks)[number % len(ranks)]
+                ranks.discard(rank)
+                for task in [task for task, where in running.items() if where == rank]:
+                    del running[task]
+                    stopping.discard(task)
+                tell(RankRemoved(rank, "spot"))
+            case "join":
+                ranks.add(next_rank)
+                tell(RankJoined(next_rank, 1 + number % 3, "", {"GPU": number % 3}))
+                next_rank += 1
+            case "cancel" if gangs:
+                tell(CancelTasks((gangs[number % len(gangs)][0],)))
+            case _:
+                pass
+    for _ in range(5):  # enough for whatever waits
+        tell(RankJoined(next_rank, 8, "", {"GPU": 8}))
+        ranks.add(next_rank)
+        next_rank += 1
+    while running:
+        task = min(running)
+        finish(task, "cancelled" if task in stopping else "value")
+    assert not manager.waiting
+    assert all(set(members) <= ended for members in gangs)
+
+
+def test_thousands_of_members_wait_and_start_in_little_time() -> None:
+    world = World(*[1] * 1000)
+    busy = [world.task()[0] for _ in range(1000)]
+    members, effects = world.gang(1000, "strict_spread")
+    assert not sent(effects)
+    for rank, task in enumerate(busy):
+        effects = world.tell(end(task, rank))
+    assert set(sent(effects)) == set(members)
