@@ -411,7 +411,7 @@ class _GangPlanner:
             name: max(counts[name].desired if group.can_launch else 0, counts[name].active + counts[name].booting)
             for name, group in self._groups.items()
         }
-        total = sum(self._there.values())
+        total = sum(max(there, self._groups[name].min) for name, there in self._there.items())
         self._room_in_all = None if snapshot.max_nodes is None else max(0, snapshot.max_nodes - total)
         self._room = {name: max(0, group.max - self._there[name]) for name, group in self._groups.items()}
         self._launch: dict[str, int] = {}

@@ -59,7 +59,8 @@ def decide_part(
     for command in rule.commands(_view(snapshot, groups, groups if alone else snapshot.groups)):
         match command:
             case StartGroup(capabilities=capabilities):
-                name = _group_with_room(snapshot, groups, nodes, frozenset(capabilities))
+                owed = sum(max(0, desired[group.name] - nodes[group.name]) for group in groups)
+                name = _group_with_room(snapshot, groups, nodes, owed, frozenset(capabilities))
                 if name is None:
                     continue
                 nodes[name] += 1
@@ -161,10 +162,14 @@ def _within(count: int, group: Group) -> int:
 
 
 def _group_with_room(
-    snapshot: Snapshot, groups: Sequence[Group], nodes: Mapping[str, int], names: frozenset[str]
+    snapshot: Snapshot, groups: Sequence[Group], nodes: Mapping[str, int], owed: int, names: frozenset[str]
 ) -> str | None:
-    """Return the cheapest group with room and all of these capabilities; ties go to the first."""
-    if snapshot.max_nodes is not None and sum(nodes.values()) >= snapshot.max_nodes:
+    """Return the cheapest group with room and all of these capabilities; ties go to the first.
+
+    Args:
+        owed: nodes that are desired and are not among `nodes`.
+    """
+    if snapshot.max_nodes is not None and sum(nodes.values()) + owed >= snapshot.max_nodes:
         return None
     able = [group for group in groups if nodes[group.name] < group.max and names <= _offered(group).keys()]
     asking = [demand.needs for demand in snapshot.demands if demand.count and names == _asked(demand.needs).keys()]
