@@ -42,7 +42,10 @@ LEAST_KEEP = 3.0
 SELDOM = 1 / 12
 """Share of its time for which an idle node is kept that no task is expected to use within that time."""
 
-MEMORIES = (1.0, 10.0)
+PATIENCE = 3.0
+"""Times that an idle node is kept within which new tasks must be expected to use a booting node, or it is cancelled."""
+
+MEMORIES = (2.5, 10.0)
 """Boot times over which arrivals of tasks are averaged; the lower average counts, so that a burst is soon forgotten."""
 
 SLACK = 0.5
@@ -331,7 +334,7 @@ class Adaptive:
         needed = ceil(offer.kept - 1e-9)
         ahead = snapshot.capacity - snapshot.inflight
         keep = _keep(offer, snapshot)
-        while needed < offer.coming and self._reached_in(ahead) <= keep:
+        while needed < offer.coming and self._reached_in(ahead) <= PATIENCE * keep:
             needed += 1
             ahead += group.slots
         return max(0, min(offer.coming - needed, counts.active + offer.coming - group.min))
@@ -419,7 +422,8 @@ def _use_existing(each: _Waiting, able: Iterable[_Offer], snapshot: Snapshot) ->
     """
     left = float(each.demand.count)
     able = list(able)
-    overdue = bool(able) and each.demand.waited > max(offer.window for offer in able)
+    is_helped = any(offer.coming for offer in able)
+    overdue = bool(able) and not is_helped and each.demand.waited > max(offer.window for offer in able)
     for offer in able:
         per_node = at_once(offer.group, each.demand.needs)
         starts = per_node * starts_of_free(offer.window, each.seconds)

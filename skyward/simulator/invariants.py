@@ -170,7 +170,9 @@ class Invariants:
         ledger, now = runner.plane.ledger, runner.clock.now
         if ledger.budget is None:
             return
-        asked = [effect for effect in effects if isinstance(effect, machines.Launch)]
+        known = runner.plane.reconciler.table.machines  # those of a former process cost money already
+        launches = [effect for effect in effects if isinstance(effect, machines.Launch)]
+        asked = [n for each in launches for n in each.machines if n not in known or not known[n].adopted]
         committed = ledger.committed(now)
         if asked and committed > ledger.budget + _FINE:
             yield "spend <= budget", f"machines were requested with ${committed:.4f} committed of ${ledger.budget:.4f}"

@@ -305,7 +305,7 @@ def test_durations_are_readable() -> None:
 
 
 def test_report_shows_policies_bounds_and_unfinished_tasks() -> None:
-    scenario = replace(run_of(*[Task(0.0, 100.0)] * 3, nodes=(0, 2)), grace=200.0)
+    scenario = replace(run_of(*[Task(0.0, 100.0)] * 3, nodes=(0, 2)), grace=200.0, policy="pressure")
     text = report([(simulate(scenario), None)], lower_bound(scenario))
     lines = text.splitlines()
     assert lines[0].split()[:4] == ["policy", "makespan", "node-hours", "cost"]

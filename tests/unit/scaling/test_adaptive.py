@@ -93,6 +93,11 @@ def test_task_that_waits_too_long_gets_a_node_whatever_was_expected() -> None:
     assert nodes_for(pool(Demand(1, seconds=300.0, waited=300.0), active=4, booting=1, running=soon)) == 5
 
 
+def test_short_tasks_that_waited_for_the_first_boot_launch_nothing_while_a_node_boots() -> None:
+    seen = pool(Demand(999, seconds=0.01, waited=500.0), booting=1, running=(RunningTasks(1, 0.01),))
+    assert nodes_for(replace(seen, target_wait="fast")) == 2
+
+
 # Unknown run times.
 
 

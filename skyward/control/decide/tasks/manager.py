@@ -19,6 +19,7 @@ import itertools
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Literal
 
 from skyward.control.decide.tasks.collectives import CollectiveState, MemberEnd
@@ -759,7 +760,12 @@ class TaskManager:
     def _release(self, rank: int, record: TaskState, now: float) -> NodeSlots | None:
         """Take a task off its node."""
         self._run_stopped(record)
-        return self._table.release(rank, record.number, now)
+        node = self._table.release(rank, record.number, now)
+        if node is not None and rank in self._ahead:
+            following = next(islice(node.tasks, node.slots - 1, None), None)
+            if following is not None:
+                self._run_started(self._tasks[following], now)
+        return node
 
     def _recall(self, now: float, effects: list[TaskManagerEffect]) -> None:
         """Recall tasks that wait behind a long task, as far as other nodes have free slots for them."""

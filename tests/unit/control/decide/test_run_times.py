@@ -131,5 +131,15 @@ def test_prefetched_task_counts_as_running_once_it_has_started() -> None:
     manager.handle(StartedOnNode(3), 2.5)
     assert [each.count for each in manager.run_times.running(2.5)] == [2]
     manager.handle(Ended(2, 0, "value", 0.0005), 2.5)
+    assert [each.count for each in manager.run_times.running(2.5)] == [1]
     manager.handle(Ended(3, 0, "value", 0.0005), 2.6)
     assert manager.run_times.running(3.0) == ()
+
+
+def test_prefetched_task_starts_when_the_task_before_it_ends() -> None:
+    manager = manager_with(1)
+    manager.handle(Submitted((1,), function="short"), 0.0)
+    manager.handle(Ended(1, 0, "value", 0.0005), 1.0)
+    manager.handle(Submitted((2, 3), function="short"), 2.0)
+    manager.handle(Ended(2, 0, "value", 0.0005), 2.5)
+    assert manager.run_times.running(3.0) == (RunningTasks(1, 0.0005, 0.5, 0.0),)
