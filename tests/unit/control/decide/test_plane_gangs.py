@@ -16,7 +16,7 @@ from tests.unit.control.decide.plane_world import World
 pytestmark = pytest.mark.unit
 
 GPU = Needs({"GPU": 1})
-POLICIES = ["pressure", "binpack", "vanilla", "capability", "fixed_elastic"]
+POLICIES = ["adaptive", "pressure", "binpack", "vanilla", "capability", "fixed_elastic"]
 
 
 def submit(world: World, *needs: Needs, placement: GangPlacement = "pack") -> list[int]:
