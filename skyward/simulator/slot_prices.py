@@ -27,7 +27,10 @@ POINTS = 20_000
 TRIED = 400_000
 """Maximum number of starts that are tried for all tasks; `f` is made coarser to stay below."""
 
-MOST_ROUNDS = 24
+LONG_WAIT = 32
+"""Number of knots within a wait from which it counts as long."""
+
+MOST_ROUNDS = 12
 REPEATED = 60_000
 """Maximum number of rounds of improvement, and of tasks in all of them: many tasks need it less, and take longer."""
 
@@ -75,13 +78,18 @@ def best_payment(tasks: Sequence[PricedTask], wait: float, boot: float) -> float
     tried = [(*least_payment(tasks, wait, f), f) for f in slot_prices(tasks, wait, boot)]
     best, starts, f = max(tried, key=lambda each: each[0])
     changes: list[tuple[float, float]] = []
-    for number in range(min(MOST_ROUNDS, REPEATED // len(tasks))):
+    for number in range(_rounds(tasks, wait, f)):
         changes += ((start, task.price) for start, task in zip(starts, tasks, strict=True))
         changes += ((start + task.seconds, -task.price) for start, task in zip(starts, tasks, strict=True))
         f = f.mean(_best_for(changes, boot), 1 / (number + 2.5))
         paid, starts = least_payment(tasks, wait, f)
         best = max(best, paid)
     return best
+
+
+def _rounds(tasks: Sequence[PricedTask], wait: float, f: SlotPrices) -> int:
+    """Return the number of rounds; none for long waits, at which the first prices are as good."""
+    return 0 if _knots_within(wait, f) > LONG_WAIT else min(MOST_ROUNDS, REPEATED // len(tasks))
 
 
 def slot_prices(tasks: Sequence[PricedTask], wait: float, boot: float) -> list[SlotPrices]:
