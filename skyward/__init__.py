@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from skyward.events.metrics import GPUMetrics, NodeMetrics
     from skyward.events.output import Follower, LogEntry, Logs
     from skyward.functions.decorator import SkyFunction, function, main
-    from skyward.functions.pending import PendingFunction, PendingFunctionGroup, gather
+    from skyward.functions.pending import PendingFunction, PendingFunctionGroup, gang, gather
     from skyward.functions.target import sky
     from skyward.journal.costs import MachineCosts
     from skyward.journal.images import BuiltImage
@@ -94,7 +94,7 @@ if TYPE_CHECKING:
     from skyward.specs.retries import Retries
     from skyward.task import collections
     from skyward.task.collections import barrier, counter, dict, lock, queue, set
-    from skyward.task.instance import AcceleratorInfo, InstanceInfo, NetworkInfo, Peer, instance_info, is_head
+    from skyward.task.instance import AcceleratorInfo, GangInfo, InstanceInfo, NetworkInfo, Peer, instance_info, is_head
     from skyward.task.output import OutputRule, silent, stderr, stdout
     from skyward.task.sharding import shard
     from skyward.views.live import watch
@@ -137,6 +137,7 @@ __all__ = [
     "Fargate",
     "Follower",
     "GPUMetrics",
+    "GangInfo",
     "Hyperstack",
     "IllegalTransitionError",
     "Image",
@@ -233,6 +234,7 @@ __all__ = [
     "errors",
     "events",
     "function",
+    "gang",
     "gather",
     "images",
     "instance_info",
@@ -280,7 +282,7 @@ _HOMES = {
     "events.metrics": ("GPUMetrics", "NodeMetrics"),
     "events.output": ("Follower", "LogEntry", "Logs"),
     "functions.decorator": ("SkyFunction", "function", "main"),
-    "functions.pending": ("PendingFunction", "PendingFunctionGroup", "gather"),
+    "functions.pending": ("PendingFunction", "PendingFunctionGroup", "gang", "gather"),
     "functions.target": ("sky",),
     "kept.handles": ("Kept",),
     "kept.keep": ("keep",),
@@ -301,7 +303,7 @@ _HOMES = {
     "specs": ("Image", "Nodes", "Options", "PipIndex", "Spec", "Volume", "Worker"),
     "specs.retries": ("Retries",),
     "task.collections": ("barrier", "counter", "dict", "lock", "queue", "set"),
-    "task.instance": ("AcceleratorInfo", "InstanceInfo", "NetworkInfo", "Peer", "instance_info", "is_head"),
+    "task.instance": ("AcceleratorInfo", "GangInfo", "InstanceInfo", "NetworkInfo", "Peer", "instance_info", "is_head"),
     "task.output": ("OutputRule", "silent", "stderr", "stdout"),
     "task.sharding": ("shard",),
     "views.live": ("watch",),

@@ -179,6 +179,13 @@ def mapped(pool: sky.Compute) -> None:
     pool.map(heavy, ["1"])  # type: ignore[arg-type]  # pyright: ignore[reportCallIssue, reportArgumentType]
 
 
+def gangs(pool: sky.Compute, tasks: Iterable[sky.PendingFunction[float]], one: sky.PendingFunction[int]) -> None:
+    assert_type(sky.gang(one, name()) >> pool, tuple[int, str])
+    assert_type(sky.gang(*tasks, placement="strict_pack") >> pool, tuple[float, ...])
+    assert_type(sky.gang(one, one) > pool, sky.TaskFuture[tuple[int, int]])
+    sky.gang(one, placement="close")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+
+
 def gathered(pool: sky.Compute, tasks: Iterable[sky.PendingFunction[float]]) -> None:
     assert_type(sky.gather(*tasks) >> pool, tuple[float, ...])
     assert_type(sky.gather(*tasks, stream=False) >> pool, tuple[float, ...])

@@ -14,10 +14,12 @@ from skyward.specs.paths import compute_fields, field_paths
 from skyward.specs.placement import On, target_of
 from skyward.specs.retries import Retries
 from skyward.values import limits
+from skyward.values.gangs import GANG_PLACEMENTS, GangPlacement
 from skyward.values.needs import capability_set, resource_map
 from skyward.values.validation import closest, shown
 
 __all__ = [
+    "GANG_PLACEMENTS",
     "POLICIES",
     "TARGETS",
     "USER_FILE",
@@ -25,6 +27,7 @@ __all__ = [
     "ConfigValue",
     "ExecAccess",
     "FrozenMap",
+    "GangPlacement",
     "Image",
     "LocalAccess",
     "Needs",

@@ -8,7 +8,7 @@ from types import MethodType
 from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, Self, TypedDict, Unpack, overload
 
 from skyward.errors import OperatorError, SpecError
-from skyward.functions.pending import PendingFunction, PendingFunctionGroup, Unknown, check_timeout, gather
+from skyward.functions.pending import PendingFunction, PendingFunctionGroup, Unknown, check_timeout, gang, gather
 from skyward.functions.signature import is_generator, run_here, stream_arguments, stream_parameters
 from skyward.functions.target import CurrentPool, Destination, RightSide, Target, current_pool, sky
 from skyward.specs.retries import NO_RETRIES, Retries, RetryOn
@@ -25,6 +25,7 @@ __all__ = [
     "current_pool",
     "find_decorated",
     "function",
+    "gang",
     "gather",
     "is_generator",
     "main",

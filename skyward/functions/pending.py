@@ -10,10 +10,11 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, TypeVar, overload
 
 from skyward.errors import OperatorError, SpecError
-from skyward.functions.signature import run_here
+from skyward.functions.signature import is_generator, run_here
 from skyward.functions.target import Destination, described, is_target, resolve_target, sky
 from skyward.specs.retries import NO_RETRIES, Retries, RetryOn
 from skyward.values import limits
+from skyward.values.gangs import GangPlacement, gang_placement
 from skyward.values.needs import NOTHING, Needs
 from skyward.values.validation import shown
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from skyward.control.act.tasks.future import TaskFuture  # circular: what an operator returns
     from skyward.control.act.tasks.streams import Stream  # circular: what an operator returns
 
-__all__ = ["PendingFunction", "PendingFunctionGroup", "Unknown", "check_timeout", "gather"]
+__all__ = ["PendingFunction", "PendingFunctionGroup", "Unknown", "check_timeout", "gang", "gather"]
 
 # Old-style variables, because inference would make them invariant: a list or a future of T is returned fresh.
 T_co = TypeVar("T_co", covariant=True)
@@ -204,6 +205,7 @@ class PendingFunctionGroup(_LeftOperand, Generic[R_co]):  # noqa: UP046 - see R_
         stream: True if `>>` returns an iterator of results instead of a tuple.
         ordered: True if that iterator keeps the order of `items`, False if it yields results as they complete.
         timeout: seconds for the whole group, or None.
+        placement: for a gang, whose calls start together or not at all, how they are spread over the nodes; else None.
 
     Example:
         >>> a, b = (train(1) & evaluate(2)) >> pool
@@ -213,6 +215,7 @@ class PendingFunctionGroup(_LeftOperand, Generic[R_co]):  # noqa: UP046 - see R_
     stream: bool = False
     ordered: bool = True
     timeout: float | None = None
+    placement: GangPlacement | None = None
 
     def after(self, *futures: "Future[Any]") -> Self:
         """Return the same group, to run once these futures have succeeded; see `PendingFunction.after`."""
@@ -225,6 +228,8 @@ class PendingFunctionGroup(_LeftOperand, Generic[R_co]):  # noqa: UP046 - see R_
     @property
     def text(self) -> str:
         """Text of the group for error messages: `(a() & b(...))`."""
+        if self.placement is not None:
+            return f"gang({', '.join(item.text for item in self.items[:3])}{', ...' if len(self.items) > 3 else ''})"
         if self.stream or len(self.items) < 2:
             return f"gather(...{', stream=True' if self.stream else ''})"
         shown = [item.text for item in self.items[:3]]
@@ -323,18 +328,64 @@ def gather(*pendings: PendingFunction[Any], stream: bool = False, ordered: bool 
     return PendingFunctionGroup(pendings, stream=stream, ordered=ordered)
 
 
-def _not_gatherable(value: object, position: int) -> OperatorError:
+@overload
+def gang[A](first: PendingFunction[A], /, *, placement: GangPlacement = "pack") -> PendingFunctionGroup[tuple[A]]: ...
+@overload
+def gang[A, B](
+    first: PendingFunction[A], second: PendingFunction[B], /, *, placement: GangPlacement = "pack"
+) -> PendingFunctionGroup[tuple[A, B]]: ...
+@overload
+def gang[T](
+    *pendings: PendingFunction[T], placement: GangPlacement = "pack"
+) -> PendingFunctionGroup[tuple[T, ...]]: ...
+def gang(*pendings: PendingFunction[Any], placement: GangPlacement = "pack") -> PendingFunctionGroup[Any]:
+    """Return a gang: calls that start together or not at all, each with a slot of its own, under `>>` or `>`.
+
+    If a node is lost before all of them have returned, the others are stopped and the whole gang runs again. On the
+    nodes, `sky.instance_info().gang` has the rank of the member and the nodes of all, and `sky.shard` its share.
+
+    Args:
+        pendings: the calls, by their ranks in the gang.
+        placement: "pack" uses as few nodes as possible and "spread" as many; "strict_pack" is one node, and
+            "strict_spread" a node of its own for each, or an error if the pool can never have that.
+
+    Raises:
+        OperatorError: there are no calls, or one of `pendings` is not a call of a `@sky.function` or is a generator.
+        SpecError: `placement` is unknown.
+
+    Example:
+        >>> results = sky.gang(*(train(rank) for rank in range(2)), placement="strict_spread") >> pool
+    """
+    for position, pending in enumerate(pendings, 1):
+        if not isinstance(pending, PendingFunction):
+            raise _not_gatherable(pending, position, "gang")
+        if is_generator(pending.fn):
+            raise OperatorError(
+                f"`{pending.text}` yields its results one by one, and the members of a gang return theirs together: "
+                "return a list, or send it with `gather`."
+            )
+    if not pendings:
+        raise OperatorError("A gang needs at least one call: `sky.gang(f(1), f(2)) >> pool`.")
+    return PendingFunctionGroup(pendings, placement=gang_placement(placement))
+
+
+def _not_gatherable(value: object, position: int, name: str = "gather") -> OperatorError:
     if is_uncalled(value):
-        return OperatorError(f"`gather` takes calls, and argument {position} is {_uncalled(value)}.")
+        return OperatorError(f"`{name}` takes calls, and argument {position} is {_uncalled(value)}.")
     if isinstance(value, PendingFunctionGroup):
-        return OperatorError(f"`gather` takes calls, and argument {position} is a group: write `gather(*group, ...)`.")
+        if value.placement is not None:
+            return OperatorError(
+                f"`{name}` takes calls, and argument {position} is a gang, which cannot be part of another group: send "
+                f"it on its own, `{value.text} >> pool`."
+            )
+        return OperatorError(f"`{name}` takes calls, and argument {position} is a group: write `{name}(*group, ...)`.")
     if is_target(value):
-        return OperatorError("`gather` takes calls only: send the group with `gather(*tasks) >> pool`.")
+        return OperatorError(f"`{name}` takes calls only: send the group with `{name}(*tasks) >> pool`.")
     if hasattr(value, "__iter__") and not isinstance(value, str):
         kind = described(value)
-        return OperatorError(f"`gather` takes the calls one by one, but got {kind}: unpack it with `gather(*tasks)`.")
+        return OperatorError(f"`{name}` takes the calls one by one, but got {kind}: unpack it with `{name}(*tasks)`.")
     return OperatorError(
-        f"`gather` takes calls of functions decorated with `@sky.function`, and argument {position} is "
+        f"`{name}` takes calls of functions decorated with `@sky.function`, and argument {position} is "
         f"{described(value)}."
     )
 
@@ -350,6 +401,11 @@ def _joined(left: "PendingFunction[Any] | PendingFunctionGroup[Any]", right: obj
             "than `&`, so write `(a() & b()) >> pool`."
         )
     groups = [side for side in (left, right) if isinstance(side, PendingFunctionGroup)]
+    if gangs := [group for group in groups if group.placement is not None]:
+        raise OperatorError(
+            "`&` cannot add to a gang, whose calls start together: name every call in it, `sky.gang(a(), b(), c())`, "
+            f"or send it on its own, `{gangs[0].text} >> pool`."
+        )
     if any(group.stream for group in groups):
         raise OperatorError(
             "`&` cannot add to a streamed gather: name every call in it, `gather(*tasks, other, stream=True)`."

@@ -319,7 +319,8 @@ def _end(future: asyncio.Future[None]) -> None:
 def _size(command: NodeCommand) -> int:
     match command:
         case Submit():
-            return 160 + _payload_size(command.call)
+            members = 0 if command.gang is None else len(command.gang.nodes)
+            return 160 + _payload_size(command.call) + 4 * members
         case Code(_, payload):
             return 64 + _payload_size(payload)
         case Feed(_, _, items):

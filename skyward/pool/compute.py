@@ -71,6 +71,7 @@ from skyward.task.collections import Barrier, Counter, Dict, Lock, Queue, Set
 from skyward.task.collections.base import refuse_standalone
 from skyward.task.collections.factory import CollectionFactory
 from skyward.values import limits
+from skyward.values.gangs import GangPlacement, gang_placement
 from skyward.values.validation import FrozenMap, closest, number, shown
 from skyward.wire.collections.requests import Consistency
 
@@ -677,6 +678,10 @@ class Compute(RightSide):
             self._start_group(group, runs, waits=True)
             if group.stream:
                 return GroupStream(runs, ordered=group.ordered)
+            if group.placement is not None:  # the first error ends the wait: others may wait for the one that failed
+                together = self._dispatcher().gathered(runs)
+                with watched([run.future for run in runs]), self._shown():
+                    return wait_result(together)
             with watched([run.future for run in runs]), self._shown():
                 return tuple([run.items() if run.is_stream else wait_result(run.future) for run in runs])
 
@@ -826,12 +831,47 @@ class Compute(RightSide):
             dispatcher.start([pending], sink or ConsoleSink(), target, runs, waits=waits)
         return runs[-1]
 
+    def start_gang(
+        self,
+        pendings: Sequence[PendingFunction[Any]],
+        placement: GangPlacement = "pack",
+        *,
+        sink: Sink | None = None,
+        runs: list[Run[Any]] | None = None,
+        within: float | None = None,
+        waits: bool = False,
+    ) -> Sequence[Run[Any]]:
+        """Send a gang, tasks that start together or not at all, and return their runs at once.
+
+        Args:
+            pendings: the calls, by their ranks in the gang.
+            placement: how they are spread over the nodes; see `sky.gang`.
+            runs: list to which the runs are added before the tasks are sent.
+            within: seconds after which the tasks are stopped, with their wait for nodes; None for no limit.
+            waits: see `start`.
+
+        Raises:
+            OperatorError: one of `pendings` is not a call of a `@sky.function`.
+            PayloadError: a task cannot be sent; nothing was sent.
+            PoolClosedError: the pool is not open.
+            UsageError: a task cannot be a member of a gang, as one that takes a future.
+        """
+        for pending in pendings:
+            _check_call(pending)
+        runs = [] if runs is None else runs
+        dispatcher = self._dispatcher()
+        dispatcher.start_gang(pendings, gang_placement(placement), sink or ConsoleSink(), runs, within, waits=waits)
+        return runs
+
     def _start_group(self, group: PendingFunctionGroup[Any], runs: list[Run[Any]], *, waits: bool = False) -> None:
         if not isinstance(group, PendingFunctionGroup):
             raise OperatorError(f"A group is made with `sky.gather(f(1), f(2))`, but got {described(group)}.")
         items = list(group)
         if group.timeout is not None:
             items = [item if item.timeout is not None else item.with_timeout(group.timeout) for item in items]
+        if group.placement is not None:
+            self.start_gang(items, group.placement, runs=runs, within=group.timeout, waits=waits)
+            return
         waits = waits and not group.stream
         self._dispatcher().start(items, ConsoleSink(), None, runs, within=group.timeout, waits=waits)
 

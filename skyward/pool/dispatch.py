@@ -24,7 +24,8 @@ from skyward.control.act.tasks.stopping import stop_all
 from skyward.control.act.tasks.streams import Feeder, StreamBuffer, feeder
 from skyward.control.act.tasks.task import BroadcastWork, Sink, Work
 from skyward.control.observe.origin import current_origin
-from skyward.errors import NotPicklableError, PoolClosedError, SpecError, error_of_nodes
+from skyward.errors import NotPicklableError, PoolClosedError, SpecError, UsageError, error_of_nodes
+from skyward.formatting import joined
 from skyward.functions.decorator import (
     PendingFunction,
     SkyFunction,
@@ -37,6 +38,7 @@ from skyward.pool.series import MapSender, SentMap
 from skyward.process import background
 from skyward.specs import Options
 from skyward.specs.placement import Several
+from skyward.values.gangs import GangPlacement
 from skyward.wire.payloads.arguments import StreamMarker
 from skyward.wire.payloads.code import PreparedCode, prepare_code
 from skyward.wire.payloads.payload import Outgoing, encode_call
@@ -80,6 +82,38 @@ class Dispatcher:
         runs += [follow(self._tasks, work) for work in works]
         background.call_soon(self._tasks.submit, works)
         if within is not None and works:
+            background.call_soon(self._tasks.limit, works, within)
+
+    def start_gang(
+        self,
+        pendings: Sequence[PendingFunction[Any]],
+        placement: GangPlacement,
+        sink: Sink,
+        runs: list[Run[Any]],
+        within: float | None = None,
+        *,
+        waits: bool = False,
+    ) -> None:
+        """Send tasks that start together or not at all, by their ranks in the gang.
+
+        Args:
+            placement: how they are spread over the nodes.
+            runs: see `start`, as for `within` and `waits`.
+
+        Raises:
+            UsageError: a task takes a future, an iterator or a kept value, or yields its results; none was sent.
+            PayloadError: a task cannot be sent; none was sent.
+        """
+        known: dict[int, PreparedCode] = {}
+        works = [self._work(pending, sink, known, waits=waits) for pending in pendings]
+        for work in works:
+            if reason := _unfit_for_gang(work):
+                what = "This cell" if work.code.name in ("run_cell", "stream_cell") else f"{work.code.name}()"
+                raise UsageError(f"{what} cannot be a member of a gang: {reason}.")
+            work.is_in_gang = True
+        runs += [follow(self._tasks, work) for work in works]
+        background.call_soon(self._tasks.submit_gang, works, placement)
+        if within is not None:
             background.call_soon(self._tasks.limit, works, within)
 
     def map(
@@ -245,6 +279,22 @@ class Dispatcher:
             if not run.is_stream:
                 when_done(run.future, one_done)
         return future
+
+
+def _unfit_for_gang(work: Work) -> str:
+    """Return why a task cannot be a member of a gang; empty if it can."""
+    if work.stream is not None:
+        return "it yields its results one by one, and the members of a gang return theirs together"
+    if work.inputs is not None:
+        return "it waits for a future, and the members start together; pass the result, as in `f(x.result())`"
+    if work.feeders:
+        return "it reads an iterator, which cannot be read again if the gang runs again; pass a list"
+    if work.kept:
+        names = joined(handle.name for handle in work.kept)
+        return (
+            f"it uses {names}, which one node keeps, and a gang runs where all its members fit; fetch the value first"
+        )
+    return ""
 
 
 @dataclass(frozen=True, slots=True)

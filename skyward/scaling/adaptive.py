@@ -7,6 +7,9 @@ a time, twice as many after each boot; once its tasks have run for as long as a 
 
 A node that idles is kept for about as long as a boot takes, which is what it costs to have it back, and less if tasks
 arrive too seldom to use it by then.
+
+Waiting gangs come first: the nodes that they lack are launched whatever these cost in time, and no other task counts on
+the slots that they will use, nor is a node removed of a group that they use.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,7 +18,10 @@ from math import ceil, exp, inf
 
 from skyward.formatting import count_text
 from skyward.scaling.fitting import at_once, never
+from skyward.scaling.gang_placement import GangPlan, gang_nodes
+from skyward.scaling.gang_text import gangs_wait
 from skyward.scaling.snapshot import Decision, Demand, Group, NodeLoad, Snapshot
+from skyward.scaling.wording import more_text
 from skyward.scaling.work import rough_text, starts_of_busy, starts_of_free
 from skyward.values.needs import Needs
 
@@ -42,9 +48,6 @@ PATIENCE = 3.0
 MEMORIES = (2.5, 10.0)
 """Boot times over which arrivals of tasks are averaged; the lower average counts, so that a burst is soon forgotten."""
 
-GANG_SECONDS = 3600.0
-"""Run time that tasks are taken to have which must run together: each needs a slot of its own."""
-
 SLACK = 0.5
 """Part of a node that is not launched for: estimates are not that exact."""
 
@@ -63,6 +66,7 @@ class _Offer:
         coming: all booting nodes, without those that cannot be requested for longer than tasks are to wait.
         room: nodes that may be launched.
         new: nodes to launch.
+        for_gangs: those of them that waiting gangs lack.
         kept: booting nodes that waiting tasks use.
     """
 
@@ -77,6 +81,7 @@ class _Offer:
     coming: int
     room: int
     new: int = 0
+    for_gangs: int = 0
     kept: float = 0.0
 
     @property
@@ -137,10 +142,12 @@ class Adaptive:
     def decide(self, snapshot: Snapshot) -> Decision:
         """Return the decision for `snapshot`, within the bounds of every group and of `max_nodes`."""
         self._observe(snapshot)
+        gangs = gang_nodes(snapshot)
         offers = {group.name: _offer(group, snapshot) for group in snapshot.groups}
+        _reserve(offers, gangs)
         waiting = _waiting(snapshot)
         result = self._serve(waiting, offers, snapshot)
-        has_tasks = bool(snapshot.queued or snapshot.inflight or snapshot.pinned)
+        has_tasks = bool(snapshot.has_waiting or snapshot.inflight or snapshot.pinned)
         is_over = not has_tasks and not any(counts.active + counts.booting for counts in snapshot.counts.values())
         is_empty = not any(counts.active for counts in snapshot.counts.values())
         desired: dict[str, int] = {}
@@ -153,10 +160,11 @@ class Adaptive:
             count = counts.active + offer.coming + offer.new - unneeded
             if counts.desired > counts.active + counts.booting and not is_over:  # nodes that were given up, as the head
                 count = max(count, counts.desired - unneeded)
+            count = max(count, gangs.least(name))
             desired[name] = max(group.min, min(group.max, count))
             if count < counts.active + counts.booting:
                 cancelled[name] = counts.active + counts.booting - max(group.min, count)
-        victims, idle_text = self._idle(snapshot, offers, result)
+        victims, idle_text = self._idle(snapshot, offers, result, gangs)
         for node in victims:
             desired[node.group] = max(offers[node.group].group.min, desired[node.group] - 1)
         if any(not node.rank for node in victims):  # the head goes with all others
@@ -194,6 +202,7 @@ class Adaptive:
         result = _Result()
         most = inf if snapshot.max_nodes is None else float(snapshot.max_nodes)
         total = sum(counts.active + counts.booting for counts in snapshot.counts.values())
+        total += sum(offer.for_gangs for offer in offers.values())
         unknown = [each for each in waiting if not each.known]
         if not unknown:
             self._probing_since = None
@@ -240,15 +249,18 @@ class Adaptive:
 
     # Nodes that idle.
 
-    def _idle(self, snapshot: Snapshot, offers: dict[str, _Offer], result: _Result) -> tuple[list[NodeLoad], str]:
+    def _idle(
+        self, snapshot: Snapshot, offers: dict[str, _Offer], result: _Result, gangs: GangPlan
+    ) -> tuple[list[NodeLoad], str]:
         """Return the nodes to remove because they idle, and the reason."""
         needs_room = bool(result.short) and snapshot.max_nodes is not None
         if snapshot.now < self._scan_at and not needs_room and not snapshot.idle_for:
             return [], ""
-        candidates = [name for name, offer in offers.items() if self._may_shrink(offer, snapshot)]
+        may_shrink = (name for name, offer in offers.items() if self._may_shrink(offer, snapshot))
+        candidates = [name for name in may_shrink if not gangs.least(name)]
         if not candidates:
             return [], ""
-        has_tasks = bool(snapshot.queued or snapshot.inflight or snapshot.pinned)
+        has_tasks = bool(snapshot.has_waiting or snapshot.inflight or snapshot.pinned)
         most = inf if has_tasks else snapshot.idle_for  # clients use data on the nodes, too
         idle = [replace(node, idle_for=min(node.idle_for, most)) for node in snapshot.idle if node.group in candidates]
         limits = self._limits(idle, offers, snapshot)
@@ -331,7 +343,7 @@ class Adaptive:
         """Return the seconds after which to look again: when a boot, a pause or an idle time may have ended."""
         times = [result.look_in]
         boot = min((offer.boot for offer in offers.values()), default=BOOT)
-        if snapshot.queued or any(counts.booting for counts in snapshot.counts.values()):
+        if snapshot.has_waiting or any(counts.booting for counts in snapshot.counts.values()):
             times.append(max(0.2, min(boot, 60.0) / 8))
         if going:
             times.append(2.0)
@@ -371,6 +383,19 @@ def _offer(group: Group, snapshot: Snapshot) -> _Offer:
     )
 
 
+def _reserve(offers: dict[str, _Offer], gangs: GangPlan) -> None:
+    """Launch what the waiting gangs lack, and leave the tasks what gangs will not use."""
+    for name, offer in offers.items():
+        launched = gangs.launch.get(name, 0)
+        offer.new = offer.for_gangs = launched
+        offer.room = max(0, offer.room - launched)
+        if (use := gangs.uses.get(name)) is not None:
+            slots = max(1, offer.group.slots)
+            offer.free = max(0.0, offer.free - use.free / slots)
+            offer.booting = max(0.0, offer.booting + launched - use.starting / slots)
+            offer.kept = float(use.starting_nodes)
+
+
 def _waiting(snapshot: Snapshot) -> list[_Waiting]:
     """Return the waiting tasks, those that fit the fewest groups first."""
     found: list[_Waiting] = []
@@ -384,7 +409,6 @@ def _waiting(snapshot: Snapshot) -> list[_Waiting]:
             found.append(_Waiting(demand, 2 * demand.ran, True))  # halfway through, as far as is known
         else:
             found.append(_Waiting(demand, boot, False))
-    found += [_Waiting(Demand(1, needs), GANG_SECONDS, True) for gang in snapshot.gangs for needs in gang]
     if len(snapshot.groups) > 1:
         found.sort(key=lambda each: sum(at_once(group, each.demand.needs) > 0 for group in snapshot.groups))
     return found
@@ -507,7 +531,9 @@ def _reason(
     idle_text: str,
 ) -> str:
     parts: list[str] = []
-    launched = {name: offer.new for name, offer in offers.items() if offer.new}
+    launched = {name: offer.new - offer.for_gangs for name, offer in offers.items() if offer.new > offer.for_gangs}
+    if snapshot.gangs:
+        parts.append(_gangs_text(snapshot, sum(offer.for_gangs for offer in offers.values())))
     if waiting:
         parts.append(_work_text(snapshot, waiting, offers, result, launched))
     for name, count in cancelled.items():
@@ -529,6 +555,16 @@ def _reason(
         )
         text += f" -> {to}"
     return text
+
+
+def _gangs_text(snapshot: Snapshot, more: int) -> str:
+    """Return the sentence about the waiting gangs."""
+    waits = gangs_wait(snapshot)
+    if more:
+        return f"{waits}, so {more_text(more)}"
+    if any(counts.booting for counts in snapshot.counts.values()):
+        return f"{waits} until nodes have booted"
+    return f"{waits} for slots that are in use"
 
 
 def _work_text(

@@ -1,17 +1,28 @@
 """Ray's planner as a policy: bin packing by resources."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from skyward.formatting import count_text, joined
 from skyward.scaling.bundles import bundle, free_of, node_type
 from skyward.scaling.fitting import never
-from skyward.scaling.planner import Existing, Gang, PlanRequest, ScalingPlan, plan
+from skyward.scaling.gang_placement import gang_nodes
+from skyward.scaling.gang_text import gangs_wait
+from skyward.scaling.planner import Existing, Gang, GangConstraint, PlanRequest, ScalingPlan, plan
 from skyward.scaling.snapshot import Decision, Group, NodeLoad, Snapshot
 from skyward.scaling.wording import of_group, seconds_text, steady, tasks_wait
+from skyward.values.gangs import GangPlacement
 
 __all__ = ["Binpack"]
 
 HEAD = 0
+
+_PLACEMENTS: Mapping[GangPlacement, GangConstraint] = {
+    "pack": "none",
+    "spread": "none",
+    "strict_pack": "same_node",
+    "strict_spread": "different_nodes",
+}
 
 
 @dataclass(slots=True)
@@ -35,7 +46,7 @@ class Binpack:
                 {name: node_type(group) for name, group in groups.items()},
                 [self._existing(node, groups[node.group], snapshot, alone=len(staying) == 1) for node in staying],
                 [(bundle(demand.needs), demand.count) for demand in snapshot.demands],
-                [Gang(tuple(bundle(needs) for needs in gang)) for gang in snapshot.gangs],
+                [Gang(tuple(map(bundle, gang.needs)), _PLACEMENTS[gang.placement]) for gang in snapshot.gangs],
                 [(bundle(demand.needs), demand.count) for demand in snapshot.floor],
                 snapshot.max_nodes,
                 snapshot.idle_timeout,
@@ -49,8 +60,11 @@ class Binpack:
         current = dict.fromkeys(groups, 0)
         for node in staying:
             current[node.group] += 1
-        victims = tuple(int(rank) for rank, _ in made.terminate)
+        gangs = gang_nodes(snapshot)
+        victims = tuple(int(rank) for rank, _ in made.terminate if int(rank) not in gangs.keep)
         desired = {name: count + made.launch.get(name, 0) for name, count in current.items()}
+        if made.infeasible_gangs:  # they wait for nodes that are busy, which the plan leaves alone
+            desired = {name: max(number, gangs.least(name)) for name, number in desired.items()}
         for node in staying:
             desired[node.group] -= node.rank in victims
         return Decision(
@@ -100,8 +114,7 @@ def _asked(snapshot: Snapshot, nodes: dict[int, NodeLoad]) -> str:
     """Return what needs more nodes than there are."""
     asked = [tasks_wait(snapshot.queued)] if snapshot.queued else []
     if snapshot.gangs:
-        count = len(snapshot.gangs)
-        asked.append(f"{count_text(count, 'gang')} of tasks {'waits' if count == 1 else 'wait'}")
+        asked.append(gangs_wait(snapshot))
     if snapshot.floor:
         reserved = sum(demand.count for demand in snapshot.floor)
         asked.append(f"`request_resources` reserves room for {count_text(reserved, 'task')}")

@@ -41,5 +41,5 @@ def _rank(group: Group) -> tuple[bool, float]:
 def never(snapshot: Snapshot) -> tuple[Needs, ...]:
     """Return the waiting shapes that no group can hold."""
     shapes = dict.fromkeys(demand.needs for demand in snapshot.demands if demand.count)
-    shapes |= dict.fromkeys(needs for gang in snapshot.gangs for needs in gang)
+    shapes |= dict.fromkeys(needs for gang in snapshot.gangs for needs in gang.needs)
     return tuple(needs for needs in shapes if cheapest(snapshot.groups, needs) is None)

@@ -28,4 +28,4 @@ class No:
 
     def decide(self, snapshot: Snapshot) -> Decision:
         """Return the current number of nodes of every group, within its bounds."""
-        return decide(snapshot, NoRule())
+        return decide(snapshot, NoRule(), for_gangs=False)

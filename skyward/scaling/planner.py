@@ -13,12 +13,12 @@ from typing import Literal
 from skyward.scaling.packing import EqualNodes, EqualRequests, Room, Rooms, fill, shapes_of
 from skyward.values.needs import Resources
 
-__all__ = ["Existing", "Gang", "NodeType", "PlanRequest", "ScalingPlan", "TerminationCause", "plan"]
+__all__ = ["Existing", "Gang", "GangConstraint", "NodeType", "PlanRequest", "ScalingPlan", "TerminationCause", "plan"]
 
 type TerminationCause = Literal["OUTDATED", "MAX_NUM_NODE_PER_TYPE", "MAX_NUM_NODES", "IDLE"]
 """Cause of a termination, in Ray's terms."""
 
-type GangPlacement = Literal["none", "same_node", "different_nodes"]
+type GangConstraint = Literal["none", "same_node", "different_nodes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Gang:
     """Requests that are placed all or none: anywhere, all on one node, or each on a different node."""
 
     bundles: tuple[Resources, ...]
-    placement: GangPlacement = "none"
+    placement: GangConstraint = "none"
 
 
 @dataclass(frozen=True, slots=True)

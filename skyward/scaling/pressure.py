@@ -5,8 +5,10 @@ from math import ceil
 from typing import NamedTuple
 
 from skyward.formatting import count_text
-from skyward.scaling.fitting import at_once, cheapest
-from skyward.scaling.snapshot import Counts, Decision, Demand, Group, Snapshot
+from skyward.scaling.fitting import at_once, cheapest, never
+from skyward.scaling.gang_placement import GangPlan, gang_nodes
+from skyward.scaling.gang_text import gangs_wait
+from skyward.scaling.snapshot import Counts, Decision, Group, Snapshot
 from skyward.scaling.wording import (
     beyond_bounds,
     enough_text,
@@ -129,9 +131,11 @@ class Pressure:
         """Return the decision for `snapshot`, within the bounds of every group and of `max_nodes`."""
         queues, infeasible = _assign(snapshot)
         outcomes = {group.name: _outcome(group, queues.get(group.name, _NONE), snapshot) for group in snapshot.groups}
+        gangs = gang_nodes(snapshot)
+        _grow_for_gangs(outcomes, gangs, snapshot)
         if snapshot.max_nodes is not None:
             _cap(outcomes, snapshot, snapshot.max_nodes)
-        idle = {} if snapshot.queued else _idle_times(snapshot)
+        idle = {} if snapshot.has_waiting else _idle_times(snapshot)
         if idle:
             _shrink_by_idle(outcomes, idle, snapshot)
         changes = [(name, each) for name, each in outcomes.items() if each.reason]
@@ -145,6 +149,17 @@ class Pressure:
             settled=bool(shrinking) and all(each.settled for each in shrinking),
             infeasible=infeasible,
         )
+
+
+def _grow_for_gangs(outcomes: dict[str, GroupDecision], gangs: GangPlan, snapshot: Snapshot) -> None:
+    """Raise the groups to the nodes that the waiting gangs need, and keep those that they wait for."""
+    for name, each in outcomes.items():
+        least = gangs.least(name)
+        if each.desired >= least:
+            continue
+        more = least - snapshot.counts[name].desired
+        parts = [part for part in (each.reason, f"{gangs_wait(snapshot)}, so {more_text(more)}") if part]
+        outcomes[name] = GroupDecision(least, "; ".join(parts) if more > 0 else "")
 
 
 @dataclass(slots=True)
@@ -217,10 +232,7 @@ def _assign(snapshot: Snapshot) -> tuple[dict[str, _Queue], tuple[Needs, ...]]:
     """Return the waiting tasks of each group, and the shapes that no group can hold."""
     queues: dict[str, _Queue] = {}
     infeasible: dict[Needs, None] = {}
-    waiting = snapshot.demands
-    if snapshot.gangs:
-        waiting += tuple(Demand(1, needs) for gang in snapshot.gangs for needs in gang)
-    for demand in waiting:
+    for demand in snapshot.demands:
         if not demand.count:
             continue
         group = cheapest(snapshot.groups, demand.needs)
@@ -232,7 +244,7 @@ def _assign(snapshot: Snapshot) -> tuple[dict[str, _Queue], tuple[Needs, ...]]:
         queue.tasks += demand.count
         queue.nodes += demand.count / fits
         queue.plain = queue.plain and fits == group.slots
-    return queues, tuple(infeasible)
+    return queues, never(snapshot) if snapshot.gangs else tuple(infeasible)
 
 
 def _idle_for(group: Group, counts: Counts, snapshot: Snapshot) -> float:

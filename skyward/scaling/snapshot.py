@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from skyward.values.gangs import GangPlacement
 from skyward.values.needs import NOTHING, Needs, Resources
 
 __all__ = [
@@ -11,6 +12,7 @@ __all__ = [
     "Counts",
     "Decision",
     "Demand",
+    "GangDemand",
     "Group",
     "NodeLoad",
     "Policy",
@@ -132,6 +134,19 @@ class RunningTasks:
 
 
 @dataclass(frozen=True, slots=True)
+class GangDemand:
+    """Waiting tasks that start together or not at all.
+
+    Attributes:
+        needs: shape of each of them.
+        placement: how they are spread over the nodes.
+    """
+
+    needs: tuple[Needs, ...]
+    placement: GangPlacement = "pack"
+
+
+@dataclass(frozen=True, slots=True)
 class RetainedNodes:
     """Number of nodes of a group that are not removed because they keep values, and the reason for users."""
 
@@ -151,7 +166,7 @@ class Snapshot:
         pinned: number of tasks that wait for one certain node, which may be booting; they are not among the demands.
         running: running tasks by function.
         submitted: number of tasks that were ever submitted.
-        gangs: tasks that can only run together, each a list of shapes.
+        gangs: waiting gangs, oldest first; their tasks are not in `demands`.
         floor: capacity requested with `request_resources`.
         idle_for: seconds since the pool last had a task; 0 while it has one.
         idle_timeout: seconds that a node, or the pool, must be idle before it scales down.
@@ -177,7 +192,7 @@ class Snapshot:
     pinned: int = 0
     running: tuple[RunningTasks, ...] = ()
     submitted: int = 0
-    gangs: tuple[tuple[Needs, ...], ...] = ()
+    gangs: tuple[GangDemand, ...] = ()
     floor: tuple[Demand, ...] = ()
     idle_for: float = 0.0
     idle_timeout: float = DEFAULT_IDLE_TIMEOUT
@@ -197,8 +212,13 @@ class Snapshot:
 
     @property
     def queued(self) -> int:
-        """Number of waiting tasks."""
+        """Number of waiting tasks, without those of gangs."""
         return sum(demand.count for demand in self.demands)
+
+    @property
+    def has_waiting(self) -> bool:
+        """True if a task or a gang waits."""
+        return bool(self.gangs) or any(demand.count for demand in self.demands)
 
     @property
     def inflight(self) -> int:

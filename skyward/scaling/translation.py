@@ -9,8 +9,10 @@ from collections.abc import Mapping, Sequence
 from skyward.formatting import count_text, joined
 from skyward.scaling.commands import ClusterState, Rule, ShutDownGroup, StartGroup, Tasks, WorkerGroup
 from skyward.scaling.fitting import never
+from skyward.scaling.gang_placement import GangPlan, gang_nodes
+from skyward.scaling.gang_text import gangs_wait
 from skyward.scaling.snapshot import Decision, Group, NodeLoad, Snapshot
-from skyward.scaling.wording import beyond_bounds, of_group, steady, tasks_wait
+from skyward.scaling.wording import beyond_bounds, more_text, of_group, steady, tasks_wait
 from skyward.values.needs import Needs
 
 __all__ = ["combine", "decide", "decide_part"]
@@ -18,20 +20,31 @@ __all__ = ["combine", "decide", "decide_part"]
 HEAD = 0
 
 
-def decide(snapshot: Snapshot, rule: Rule) -> Decision:
-    """Return the decision of `rule` on the nodes of all groups."""
-    return combine(snapshot, [decide_part(snapshot, rule)])
+def decide(snapshot: Snapshot, rule: Rule, *, for_gangs: bool = True) -> Decision:
+    """Return the decision of `rule` on the nodes of all groups.
+
+    Args:
+        for_gangs: as in `decide_part`.
+    """
+    return combine(snapshot, [decide_part(snapshot, rule, for_gangs=for_gangs)])
 
 
 def decide_part(
-    snapshot: Snapshot, rule: Rule, *, only: Sequence[Group] | None = None, alone: bool = False
+    snapshot: Snapshot,
+    rule: Rule,
+    *,
+    only: Sequence[Group] | None = None,
+    alone: bool = False,
+    for_gangs: bool = True,
 ) -> Decision:
     """Return the decision of `rule` on the nodes of some groups; its reason is empty if nothing changes.
 
     Args:
         only: the groups; all by default.
         alone: True to ignore the nodes of the other groups, which otherwise count as static workers.
+        for_gangs: have at least the nodes that waiting gangs need, whatever the rule says, which does not know gangs.
     """
+    gangs = gang_nodes(snapshot) if for_gangs else GangPlan()
     groups = snapshot.groups if only is None else only
     nodes = {group.name: _active_or_booting(snapshot, group) for group in snapshot.groups}
     group_of = {str(node.rank): node.group for node in snapshot.nodes}
@@ -46,12 +59,15 @@ def decide_part(
     for command in rule.commands(_view(snapshot, groups, groups if alone else snapshot.groups)):
         match command:
             case StartGroup(capabilities=capabilities):
-                name = _group_with_room(snapshot, groups, nodes, frozenset(capabilities))
+                owed = sum(max(0, desired[group.name] - nodes[group.name]) for group in groups)
+                name = _group_with_room(snapshot, groups, nodes, owed, frozenset(capabilities))
                 if name is None:
                     continue
                 nodes[name] += 1
                 desired[name] = max(desired[name], nodes[name])
                 reasons.append(f"{_why_start(command)}, so 1 node{of_group(name, snapshot)} is added")
+            case ShutDownGroup(group=rank) if gangs.least(group_of[rank]):
+                continue
             case ShutDownGroup(group=rank):
                 name = group_of[rank]
                 nodes[name] -= 1
@@ -59,6 +75,11 @@ def decide_part(
                 victims.append(int(rank))
                 removed = f"node {rank}{of_group(name, snapshot)}, the least busy one, is removed"
                 reasons.append(f"{_why_stop(command)}, so {removed}")
+    for group in groups:
+        more = gangs.least(group.name) - desired[group.name]
+        if more > 0:
+            desired[group.name] += more
+            reasons.append(f"{_prefix(group.name, snapshot)}{gangs_wait(snapshot)}, so {more_text(more)}")
     return Decision(desired, "; ".join(reasons), tuple(victims), infeasible=never(snapshot))
 
 
@@ -122,7 +143,7 @@ def _view(snapshot: Snapshot, groups: Sequence[Group], counted: Sequence[Group])
         else:
             static.extend([offered] * group.slots)
     tasks = [Tasks(demand.count, _asked(demand.needs)) for demand in snapshot.demands]
-    tasks += [Tasks(1, _asked(needs)) for gang in snapshot.gangs for needs in gang]
+    tasks += [Tasks(1, _asked(needs)) for gang in snapshot.gangs for needs in gang.needs]
     tasks += [Tasks(snapshot.counts[group.name].busy, _offered(group)) for group in snapshot.groups]
     room = sum(max(group.max - _active_or_booting(snapshot, group), 0) for group in groups)
     if snapshot.max_nodes is not None:
@@ -141,10 +162,14 @@ def _within(count: int, group: Group) -> int:
 
 
 def _group_with_room(
-    snapshot: Snapshot, groups: Sequence[Group], nodes: Mapping[str, int], names: frozenset[str]
+    snapshot: Snapshot, groups: Sequence[Group], nodes: Mapping[str, int], owed: int, names: frozenset[str]
 ) -> str | None:
-    """Return the cheapest group with room and all of these capabilities; ties go to the first."""
-    if snapshot.max_nodes is not None and sum(nodes.values()) >= snapshot.max_nodes:
+    """Return the cheapest group with room and all of these capabilities; ties go to the first.
+
+    Args:
+        owed: nodes that are desired and are not among `nodes`.
+    """
+    if snapshot.max_nodes is not None and sum(nodes.values()) + owed >= snapshot.max_nodes:
         return None
     able = [group for group in groups if nodes[group.name] < group.max and names <= _offered(group).keys()]
     asking = [demand.needs for demand in snapshot.demands if demand.count and names == _asked(demand.needs).keys()]

@@ -79,7 +79,7 @@ class Invariants:
     def stepped(self, runner: "Simulation", message: PlaneMessage, effects: list[PlaneEffect]) -> None:
         """Check a step before its effects are executed."""
         self._remember(runner.clock.now, message, effects)
-        of_pool = (self._sizes, self._budget, self._tasks_end_once)
+        of_pool = (self._sizes, self._budget, self._tasks_end_once, self._gangs_together)
         of_machines = (self._reclaims, self._refusals, self._leaving, self._kept_values, self._deadlines, self._leaks)
         for check in (*of_pool, *of_machines, self._causes):
             for rule, what in check(runner, message, effects):
@@ -210,6 +210,25 @@ class Invariants:
             node = runner.plane.tasks.node(rank)
             if node is not None and any(free < -_FINE for free in node.free.values()):
                 yield "no overcommitted node", f"node {rank} has {dict(node.free)} left"
+
+    def _gangs_together(
+        self, runner: "Simulation", message: PlaneMessage, effects: list[PlaneEffect]
+    ) -> Iterator[tuple[str, str]]:
+        """Find gangs of which only some members are sent, or sent to nodes that their placement excludes."""
+        if not runner.gangs:
+            return
+        ranks = {effect.task: effect.rank for effect in effects if isinstance(effect, tasks.Dispatch)}
+        for gang, members in runner.gangs.items():
+            nodes = [ranks[task] for task in members if task in ranks]
+            if not nodes:
+                continue
+            if len(nodes) < len(members):
+                yield "members of a gang start together", f"only {len(nodes)} of {members} are sent"
+            placement = runner.placements[gang]
+            if (placement == "strict_pack" and len(set(nodes)) > 1) or (
+                placement == "strict_spread" and len(set(nodes)) < len(nodes)
+            ):
+                yield "gangs keep to their placement", f"{members} with {placement!r} are sent to nodes {nodes}"
 
     def _reclaims(
         self, runner: "Simulation", message: PlaneMessage, effects: list[PlaneEffect]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from skyward.control.decide.machines import messages as machines
 from skyward.control.decide.messages import (
@@ -30,13 +30,17 @@ from skyward.errors import SpecError
 from skyward.kept.keep import KeptInfo
 from skyward.kept.registry import KeptEntry
 from skyward.scaling.registry import find_policy
-from skyward.scaling.snapshot import Demand
+from skyward.scaling.snapshot import Demand, GangDemand
 from skyward.simulator.clock import Clock
 from skyward.simulator.cloud import Cloud, CloudMachine
 from skyward.simulator.measures import LoadSample, Measures, Result
 from skyward.simulator.scenario import Action, Scenario
 from skyward.simulator.worker import SimulatedRun, SimulatedWorker
 from skyward.simulator.workload import Task
+from skyward.values.needs import NOTHING, Needs
+
+if TYPE_CHECKING:
+    from skyward.values.gangs import GangPlacement
 
 __all__ = ["RunChecker", "Simulation", "simulate"]
 
@@ -97,6 +101,8 @@ class Simulation:
         workers: the nodes by machine.
         at_rank: the latest node of each rank.
         told_lost: machines that were reported lost to the control plane.
+        gangs: the tasks of each gang.
+        placements: the placement of each gang.
     """
 
     def __init__(
@@ -116,6 +122,8 @@ class Simulation:
         self.workers: dict[int, SimulatedWorker] = {}
         self.at_rank: dict[int, SimulatedWorker] = {}
         self.told_lost: set[int] = set()
+        self.gangs: dict[int, tuple[int, ...]] = {}
+        self.placements: dict[int, GangPlacement] = {}
         self.closing = False
         self.steps = 0
         self._ending = False
@@ -411,6 +419,8 @@ class Simulation:
             case "collective":
                 terms = tasks.Together(procs=1, restarts=act.least, within=60.0)
                 self.send(tasks.Broadcast(self.plane.tasks.number(), together=terms))
+            case "gang":
+                self._gang(act)
             case "pin":
                 self.submit([Task(0.0, 30.0)] * act.most, act.least)
             case "drain":
@@ -425,6 +435,15 @@ class Simulation:
                 pass  # the node keeps nothing
             case _:
                 raise ValueError(f"unknown action {act.kind!r}")
+
+    def _gang(self, act: Action) -> None:
+        """Submit a gang of `most` tasks; if `least` is not 0, every other one needs a GPU."""
+        now = self.clock.now
+        gang = self.plane.tasks.number()
+        needs = tuple(Needs({"GPU": 1}) if act.least and place % 2 else NOTHING for place in range(act.most))
+        numbers = tuple(self._add(Task(now, 20.0 + place, each)) for place, each in enumerate(needs))
+        self.gangs[gang], self.placements[gang] = numbers, act.placement
+        self.send(tasks.SubmitGang(gang, numbers, GangDemand(needs, act.placement)))
 
     def _keep(self, rank: int, keep_for: float) -> None:
         """Keep a value on a node, if it is up."""

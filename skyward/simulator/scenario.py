@@ -12,6 +12,7 @@ from skyward.scaling.snapshot import Group, TargetWait
 from skyward.simulator.faults import NO_FAULTS, Faults
 from skyward.simulator.workload import Distribution, Task, Workload
 from skyward.specs.options import Options
+from skyward.values.gangs import GangPlacement
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,13 +41,15 @@ class Action:
             task,
             "collective" of one task, run again up to `least` times, "pin" of `most` tasks to the
             node of rank `least`, "drain" of that node, "keep" of a value on it for `most` minutes, "use" of its values
-            by a task, or "drop" of them.
+            by a task, or "drop" of them, or "gang" of `most` tasks with `placement`.
+        placement: how a gang is spread over the nodes.
     """
 
     at: float
     kind: str
     least: int = 0
     most: int = 0
+    placement: GangPlacement = "pack"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 import os
 import socket
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from json import dumps, loads  # captured here: a task may replace those of the module
 from typing import Any
 
@@ -11,9 +11,11 @@ from skyward.task.variables import TaskVar
 
 __all__ = [
     "AcceleratorInfo",
+    "GangInfo",
     "InstanceInfo",
     "NetworkInfo",
     "Peer",
+    "current_gang",
     "current_share",
     "instance_info",
     "is_head",
@@ -71,6 +73,31 @@ class NetworkInfo:
     bandwidth_gbps: float = 0
 
 
+@dataclass(frozen=True, slots=True)
+class GangInfo:
+    """The place of the running task in its gang.
+
+    Attributes:
+        rank: position of the task among the members, which is that of its call in `sky.gang`.
+        size: number of members.
+        nodes: node of each member, by its rank in the gang.
+        start: number of times that the gang has started, with this one: more than 1 after the loss of a node.
+        head_addr: address of the node of the member of rank 0, for the other members; empty if it is unknown.
+
+    Example:
+        @sky.function
+        def role() -> str:
+            gang = sky.instance_info().gang
+            return f"member {gang.rank} of {gang.size}" if gang else "alone"
+    """
+
+    rank: int
+    size: int
+    nodes: tuple[int, ...]
+    start: int = 1
+    head_addr: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceInfo:
     """The pool as seen by one worker process of one node.
@@ -89,6 +116,7 @@ class InstanceInfo:
         peers: every node of the pool, including this one, in order of rank.
         accelerator: type and memory of this node's accelerators; None without any.
         network: the network between the nodes; None if unknown.
+        gang: the place of the running task in its gang; None outside a gang.
 
     Example:
         @sky.function
@@ -111,6 +139,7 @@ class InstanceInfo:
     peers: tuple[Peer, ...] = field(default_factory=tuple)
     accelerator: AcceleratorInfo | None = None
     network: NetworkInfo | None = None
+    gang: GangInfo | None = None
 
     @property
     def global_worker_index(self) -> int:
@@ -146,6 +175,7 @@ class InstanceInfo:
         try:
             values = loads(text)
             values["peers"] = tuple(_read(Peer, peer) for peer in values.get("peers") or ())
+            values.pop("gang", None)  # of the task that wrote the text
             for name, kind in (("accelerator", AcceleratorInfo), ("network", NetworkInfo)):
                 values[name] = _read(kind, values[name]) if values.get(name) else None
             return _read(cls, values)
@@ -159,7 +189,10 @@ def _read[T](kind: type[T], values: dict[str, Any]) -> T:
 
 
 current_share: TaskVar[tuple[int, int] | None] = TaskVar("skyward_current_share", default=None)
-"""(index, count) of this node in the running broadcast, fixed at dispatch; None outside a broadcast."""
+"""(index, count) of this task in the running broadcast or gang, fixed at dispatch; None outside of them."""
+
+current_gang: TaskVar[GangInfo | None] = TaskVar("skyward_current_gang", default=None)
+"""The place of the running task in its gang, without the address; None outside a gang."""
 
 _info: InstanceInfo | None = None
 
@@ -183,12 +216,22 @@ def instance_info() -> InstanceInfo:
             return f"node {info.node} of {info.total_nodes}"
     """
     if _info is not None:
-        return _info
+        return _with_gang(_info)
     if text := os.environ.get("COMPUTE_POOL"):
-        return InstanceInfo.from_json(text)
+        return _with_gang(InstanceInfo.from_json(text))
     raise NotOnNodeError(
         "`sky.instance_info()` works only on a node: call it inside a `@sky.function` that was sent to a pool."
     )
+
+
+def _with_gang(info: InstanceInfo) -> InstanceInfo:
+    gang = current_gang.get()
+    if gang is None:
+        return info
+    head = gang.nodes[0]
+    found = (peer.private_ip or peer.public_ip for peer in info.peers if peer.node == head)
+    address = info.head_addr if head == 0 else next(found, "")
+    return replace(info, gang=replace(gang, head_addr=address))
 
 
 def is_head(info: InstanceInfo) -> bool:

@@ -46,7 +46,8 @@ def shard(
 
     A list, tuple, array, tensor, series or frame gives one of its kind, any other sequence a list. Arrays and tensors
     are copied, along their first axis. In a broadcast, the positions are divided among the nodes that it was sent to; a
-    node that joins it later gets nothing. If a plugin makes it a collective, they are divided among all its processes.
+    node that joins it later gets nothing. If a plugin makes it a collective, they are divided among all its processes;
+    in a gang, among its members.
 
     Args:
         data: one or more inputs of equal length n.

@@ -57,6 +57,7 @@ class Capture:
         notices: sentences to show before the cell is sent.
         is_stream: True if the cell yields.
         each: with `--map`, the name and its values, one for each run.
+        times: number of equal runs, without `--map`.
     """
 
     manifest: Manifest
@@ -66,6 +67,7 @@ class Capture:
     notices: tuple[str, ...] = ()
     is_stream: bool = False
     each: tuple[str, tuple[Packed, ...]] | None = None
+    times: int = 1
 
     @property
     def captured(self) -> Mapping[str, Packed]:
@@ -80,9 +82,9 @@ class Capture:
 
     @cached_property
     def pendings(self) -> list[PendingFunction[Any]]:
-        """The calls to send: one for each element with `--map`, otherwise only `pending`."""
+        """The calls to send: one for each element with `--map`, otherwise only `pending`, as often as it runs."""
         if self.each is None:
-            return [self.pending]
+            return [self.pending] * self.times
         name, values = self.each
         function = stream_cell if self.is_stream else run_cell
         request = replace(self.request, roots=(*self.request.roots, (Root((name,)),)))
@@ -97,6 +99,7 @@ def capture(
     holds: Callable[[bytes], Collection[int]] = lambda _: (),
     nodes: Collection[int] = (),
     map_name: str | None = None,
+    gang: int | None = None,
     in_place: bool = True,
     is_next: bool = False,
     keep: Sequence[str] = (),
@@ -112,6 +115,7 @@ def capture(
         holds: returns the nodes that hold a blob.
         nodes: ranks of the nodes of the pool.
         map_name: the name that is bound to one element in each run (`--map`).
+        gang: number of runs at once; None for one that is no gang.
         in_place: apply changes to the objects of the notebook; not possible for several runs.
         is_next: the notebook waits for this one run, so the cell continues the notebook's random numbers.
         keep: names whose values the node keeps after the cell (`--keep`).
@@ -138,7 +142,7 @@ def capture(
     sources = source_bundle(sorted({*code.imports, *collector.local, *collector.uses}))
     collector.process_wide({*code.imports, *imports_of(sources)}, with_generators=is_next)
     parts = collector.parts()
-    is_in_place = in_place and each is None
+    is_in_place = in_place and each is None and gang is None
     assigned = (*code.assigned, *code.changes) if is_in_place else code.assigned
     outputs = dict.fromkeys(assigned if code.only is None else code.only)
     manifest = Manifest(
@@ -168,7 +172,7 @@ def capture(
         run=uuid.uuid4().hex,
         definitions=code.definitions,
         in_place=is_in_place,
-        shows=each is None,
+        shows=each is None and gang is None,
         keep=tuple(keep),
         shared_elsewhere=(*shared_elsewhere, *collector.parts_of_others(keep)),
         keep_for=keep_for,
@@ -186,7 +190,7 @@ def capture(
         [part.is_as_sent for part in parts],
     )
     notices = (*map(not_shared, () if is_in_place else apart), *collector.notices(code), *_changed_modules(sources))
-    return Capture(manifest, request, packed, originals, notices, code.is_stream, each)
+    return Capture(manifest, request, packed, originals, notices, code.is_stream, each, gang or 1)
 
 
 def _texts_of(files: Collection[str]) -> dict[str, str]:

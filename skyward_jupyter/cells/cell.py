@@ -16,7 +16,7 @@ from skyward_jupyter.cells.node_magics import local_magics, magic_of
 __all__ = ["CellCode", "EmptyBody", "Shape", "analyse", "blank_lines", "transform_cell"]
 
 type Shape = Literal["single", "all", "map"]
-"""The runs of a cell: one run on one node, one run on each node, or one run for each element."""
+"""The runs of a cell: one run on one node, one run on each node, or one run for each element or member of a gang."""
 
 _ON_EVERY_NODE = (frozenset(dir(builtins)) | PROVIDED) - {"_"}
 """Names that every node has."""

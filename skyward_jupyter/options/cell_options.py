@@ -11,6 +11,7 @@ from skyward_jupyter.options.option_table import OPTIONS
 from skyward_kernel.commands.pool_options import POOL_LABELS
 
 if TYPE_CHECKING:
+    from skyward.frontends.configuration import GangPlacement
     from skyward.frontends.pools import On
 
 __all__ = ["CellOptions", "parse_cell", "split_expression"]
@@ -34,6 +35,8 @@ class CellOptions:
         asked: requested properties of the pool: dotted path of a field of `Compute` to its value.
         on: the nodes to run on.
         map: name of the variable for whose elements the cell runs.
+        gang: how often the cell runs, all at once or not at all; None for once, alone.
+        placement: how the runs of a gang are spread over the nodes; None for the default.
         by_node: whether each node has a section of the output.
         plot: whether the yielded numbers are drawn.
         noblock: whether to return at once.
@@ -56,6 +59,8 @@ class CellOptions:
     asked: Mapping[str, Any] = field(default_factory=FrozenMap)
     on: "On" = "one"
     map: str | None = None
+    gang: int | None = None
+    placement: "GangPlacement | None" = None
     by_node: bool = False
     plot: bool = False
     noblock: bool = False
@@ -147,11 +152,15 @@ def _parse_cell_words(line: str) -> tuple[list[str], dict[str, Any], Mapping[str
 def _compatible(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the defaults that do not contradict the given options."""
     kept = {name: value for name, value in defaults.items() if name not in given}
-    if given.keys() & {"map", "resources", "capabilities", "local"}:
+    if given.keys() & {"map", "gang", "resources", "capabilities", "local"}:
         kept.pop("on", None)
     where = CellOptions(on=given.get("on", kept.get("on", "one")))
     if not where.on_several:
         kept.pop("by_node", None)
+    if given.keys() & {"map", "on", "local"}:
+        kept.pop("gang", None)
+    if not {**kept, **given}.get("gang"):
+        kept.pop("placement", None)
     if not {**kept, **given}.get("keep"):
         kept.pop("keep_for", None)
     return kept
@@ -171,6 +180,14 @@ def _check_together(options: CellOptions) -> None:
     if options.map is not None and options.on != "one":
         text = "--map spreads the elements over the nodes, so it cannot be combined with --on: leave one out."
         raise OptionError(text, ["--map", "--on"], [options.map, str(options.on)])
+    if options.gang is not None and options.on != "one":
+        text = "--gang finds nodes for all its runs, so it cannot be combined with --on: leave one out."
+        raise OptionError(text, ["--gang", "--on"], [str(options.gang), str(options.on)])
+    if options.gang is not None and options.map is not None:
+        text = "--gang runs the cell at once N times and --map once per element, so leave one of them out."
+        raise OptionError(text, ["--gang", "--map"], [str(options.gang), options.map])
+    if options.placement is not None and options.gang is None:
+        raise OptionError("--placement is about the runs of --gang: write --gang N too.", ["--placement"])
     if options.needs and options.on != "one":
         asks = "--resources" if options.resources else "--capabilities"
         text = f"{asks} asks for any node that fits, so it cannot be combined with --on: leave one out."

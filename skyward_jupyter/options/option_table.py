@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from skyward.frontends.commands import POOL_OPTION, Option, duration, lifetime, size
+from skyward.frontends.configuration import GANG_PLACEMENTS
 from skyward_jupyter.options import parsers as reading
 from skyward_kernel.commands.pool_options import POOL_OPTIONS
 
@@ -31,6 +32,23 @@ CELL_OPTIONS: tuple[Option, ...] = (
         "NAME",
         reading.identifier,
         "the name of a variable",
+    ),
+    Option(
+        ("--gang",),
+        "gang",
+        "run the cell N times, all at once or not at all; `sky.instance_info().gang.rank` is 0 to N - 1",
+        "N",
+        reading.gang_size,
+        "a number of runs, such as 4",
+    ),
+    Option(
+        ("--placement",),
+        "placement",
+        "where the runs of --gang go: on few nodes, on many, all on one node, or each on its own",
+        "|".join(GANG_PLACEMENTS),
+        reading.placement,
+        ", ".join(GANG_PLACEMENTS[:-1]) + f" or {GANG_PLACEMENTS[-1]}",
+        GANG_PLACEMENTS,
     ),
     Option(
         ("--resources",),

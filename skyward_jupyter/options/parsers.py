@@ -8,12 +8,23 @@ from keyword import iskeyword
 from typing import TYPE_CHECKING
 
 from skyward.frontends.commands import number, parts
-from skyward.frontends.configuration import FrozenMap, capability_set, limits, resource_map
+from skyward.frontends.configuration import GANG_PLACEMENTS, FrozenMap, capability_set, limits, resource_map
 
 if TYPE_CHECKING:
-    from skyward.frontends.configuration import On
+    from skyward.frontends.configuration import GangPlacement, On
 
-__all__ = ["PLACES", "amounts", "capabilities", "identifier", "names", "path", "place", "retries"]
+__all__ = [
+    "PLACES",
+    "amounts",
+    "capabilities",
+    "gang_size",
+    "identifier",
+    "names",
+    "path",
+    "place",
+    "placement",
+    "retries",
+]
 
 _GROUP = re.compile(r"\w[\w.-]*", re.ASCII)
 _RANKS = re.compile(r"([0-9]+)(?::([0-9]+))?")
@@ -28,6 +39,22 @@ def retries(text: str) -> int:
     if value < 0:
         raise ValueError(text)
     return value
+
+
+def gang_size(text: str) -> int:
+    """Parse a number of members of a gang."""
+    value = int(text)
+    if not 0 < value <= limits.NODES:
+        raise ValueError(text)
+    return value
+
+
+def placement(text: str) -> "GangPlacement":
+    """Parse the placement of a gang; `strict-pack` is `strict_pack`."""
+    for known in GANG_PLACEMENTS:
+        if known == text.lower().replace("-", "_"):
+            return known
+    raise ValueError(text)
 
 
 def place(text: str) -> "On":

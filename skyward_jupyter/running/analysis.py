@@ -77,7 +77,7 @@ def refuse_stream(options: "CellOptions") -> None:
     Raises:
         UsageError: it has one.
     """
-    given = {"--map": options.map is not None, "--on": options.on_several}
+    given = {"--map": options.map is not None, "--gang": options.gang is not None, "--on": options.on_several}
     for option, is_given in given.items():
         if is_given:
             fix = "write `--on one`" if option == "--on" else "leave the option out"

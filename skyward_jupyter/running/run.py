@@ -278,8 +278,9 @@ class CellRunner:
             holds=(lambda _: ()) if pool is None else partial(nodes_with, pool),
             nodes=() if pool is None else [node.rank for node in pool.snapshot().nodes],
             map_name=options.map,
+            gang=options.gang,
             in_place=not options.on_several,
-            is_next=options.map is None and not options.on_several and not options.noblock,
+            is_next=_shape(options) == "single" and not options.noblock,
             keep=options.keep,
             keep_for=KEEP_FOR if options.keep_for is None else options.keep_for,
             local=local,
@@ -303,6 +304,9 @@ class CellRunner:
             plan = f"It would open pool {options.pool!r} with {asked or 'one local node'}.{_quoted(options.pool, made)}"
         asks = f" It would ask for {options.needs}." if options.needs else ""
         runs = "" if options.map is None else f" It would run {len(sent.pendings)} times."
+        if options.gang is not None:
+            where = "" if options.placement is None else f" with placement {options.placement!r}"
+            runs = f" It would run as a gang: {count_text(options.gang, 'time')} at once{where}."
         sys.stdout.write(f"{plan}{asks}{runs} Nothing was sent.\n")
 
     def _send(
@@ -332,7 +336,7 @@ class CellRunner:
         progress = self._display.progress(text, settings, options.quiet or shape != "map" or options.noblock)
         recorder = OutputRecorder() if options.noblock else None
         sections = NodeSections(self._shell) if options.by_node else None
-        sink = sections or CellSink(self._shell, label=shape == "all", recorder=recorder)
+        sink = sections or CellSink(self._shell, label=shape == "all" or options.gang is not None, recorder=recorder)
         footed = settings.footer and options.footer and not options.quiet
         finish = _with_retry_notices(sink.finish, runs) if options.retries else sink.finish
         names_node = not footed and len(compute.snapshot().nodes) > 1
@@ -343,11 +347,18 @@ class CellRunner:
         try:
             # Sent one by one, so that an interrupt stops those that were sent before.
             retries = Retries(options.retries)
-            for pending in sent.pendings:
-                pending = replace(
-                    pending, timeout=limit, needs=options.needs, grace=settings.interrupt_grace, retries=retries
+            pendings = [
+                replace(pending, timeout=limit, needs=options.needs, grace=settings.interrupt_grace, retries=retries)
+                for pending in sent.pendings
+            ]
+            if options.gang is not None:
+                compute.start_gang(
+                    pendings, options.placement or "pack", sink=sink, runs=runs, waits=not options.noblock
                 )
-                compute.start(pending, on=options.on, sink=sink, runs=runs, waits=not options.noblock)
+                _stop_with_the_first(runs)
+            else:
+                for pending in pendings:
+                    compute.start(pending, on=options.on, sink=sink, runs=runs, waits=not options.noblock)
             if sections is not None:
                 runs[0].future.add_done_callback(lambda _: sections.finish())
             if options.noblock:
@@ -448,7 +459,18 @@ def _names_of(shell: "InteractiveShell | None") -> dict[str, Any]:
 
 
 def _shape(options: "CellOptions") -> Shape:
-    return "map" if options.map is not None else "all" if options.on_several else "single"
+    return "map" if options.map is not None or options.gang is not None else "all" if options.on_several else "single"
+
+
+def _stop_with_the_first(runs: "Sequence[Run[Any]]") -> None:
+    """Stop the other runs of a gang once one has failed: they may wait for it."""
+
+    def over(run: "Run[Any]", _: object) -> None:
+        if run.state in ("failed", "cancelled"):
+            stop_all(runs)
+
+    for run in runs:
+        run.future.add_done_callback(partial(over, run))
 
 
 def _quoted(name: str, asked: Mapping[str, Any]) -> str:

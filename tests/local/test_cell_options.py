@@ -152,3 +152,27 @@ def test_interrupted_cell_is_not_retried(kernel: Kernel, tmp_path: Path) -> None
     assert cell.error[0] == "KeyboardInterrupt"
     assert kernel("%%sky --on all\n1").types.count("error") == 0  # every node has a free slot
     assert log.read_text() == "."
+
+
+def test_gang_runs_the_cell_several_times_at_once(kernel: Kernel) -> None:
+    cell = kernel("%%sky --gang 3 --placement strict_spread\ninfo = sky.instance_info()\nrank = info.gang.rank\nrank")
+    assert cell.data[-1] == "[0, 1, 2]", "the value follows the progress, if that was shown"
+    assert kernel("rank, sorted(each.node for each in info)").data == ["([0, 1, 2], [0, 1, 2])"]
+    kernel("values = %sky! --gang 2 sky.shard([1, 2, 3, 4])")
+    assert kernel("values").data == ["[[1, 3], [2, 4]]"]
+
+
+def test_error_of_one_run_of_a_gang_stops_the_others(kernel: Kernel) -> None:
+    cell = kernel(
+        "%%sky --gang 2\nimport time\nif sky.instance_info().gang.rank: raise ValueError('one failed')\n"
+        "while True: time.sleep(0.01)"
+    )
+    assert cell.error[0] == "ValueError"
+
+
+def test_gang_that_does_not_fit_is_refused(kernel: Kernel) -> None:
+    name, lines = kernel("%%sky --gang 4\n1").error
+    assert name == "NoGroupFitsError"
+    assert "4 tasks at once" in lines[0]
+    assert kernel("%%sky --gang 2 --on all\n1").error[0] == "UsageError"
+    assert kernel("%%sky --gang 2\nyield 1").error[0] == "UsageError"

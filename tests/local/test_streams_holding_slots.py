@@ -103,6 +103,13 @@ def test_streams_that_hold_every_slot_are_detected_also_for_pinned_tasks() -> No
             in_a_loop(pool, lambda x: tasks.add(x, 1) @ pool)
 
 
+def test_gang_that_needs_the_slot_of_a_stream_is_refused() -> None:
+    with sky.Compute(nodes=2) as pool:
+        with pytest.raises(sky.SlotsHeldError):
+            in_a_loop(pool, lambda x: sky.gang(tasks.add(x, 1), tasks.add(x, 2)) >> pool)
+        assert sky.gang(tasks.add(1, 1), tasks.add(1, 2)) >> pool == (2, 3)
+
+
 def test_short_stream_ends_by_itself(one_slot: sky.Compute) -> None:
     assert [tasks.add(number, 0) >> one_slot for number in tasks.count(20) >> one_slot] == list(range(20))
 

@@ -9,6 +9,7 @@ from skyward.scaling.snapshot import Group
 from skyward.simulator.faults import Faults
 from skyward.simulator.scenario import Action, Scenario
 from skyward.simulator.workload import Distribution, Task
+from skyward.values.gangs import GANG_PLACEMENTS
 from skyward.values.needs import NOTHING, Needs
 
 __all__ = ["MINUTE", "scenario_of"]
@@ -50,7 +51,7 @@ def scenario_of(seed: int, minutes: float) -> Scenario:
             concurrent_launches=random.choice([1, 10, 100]),
             rounds=clouds.choice([1, 3]),
         ),
-        actions=_acts(random, groups, until),
+        actions=_acts(random, Random(f"gangs {seed}"), groups, until),
     )
     return _with_meetings_of_features(Random(f"meetings {seed}"), scenario, until)
 
@@ -150,14 +151,27 @@ def _with_refusals(random: Random, faults: Faults) -> Faults:
     )
 
 
-def _acts(random: Random, groups: tuple[Group, ...], until: float) -> tuple[Action, ...]:
+def _acts(random: Random, gangs: Random, groups: tuple[Group, ...], until: float) -> tuple[Action, ...]:
     actions: list[Action] = []
     for _ in range(random.choice([0, 0, 1, 3])):
         kind = random.choice(["resize", "resize", "cancel", "floor", "fund", "broadcast", "pin"])
         least = random.choice([0, 1, 3])
         most = {"resize": least + random.choice([1, 4]), "fund": random.choice([1, 5])}.get(kind, random.choice([1, 4]))
         actions.append(Action(random.uniform(0, until), kind, least, most))
-    return (*actions, *_kept_values(random, until), *_collectives(random, until))
+    return (*actions, *_kept_values(random, until), *_collectives(random, until), *_gangs(gangs, groups, until))
+
+
+def _gangs(random: Random, groups: tuple[Group, ...], until: float) -> tuple[Action, ...]:
+    """Return gangs of all placements for one in two seeds, some of them close to one another, and of mixed shapes."""
+    start = random.uniform(0, until)
+    starts = [start + random.uniform(0, 60) for _ in range(random.choice([0, 0, 1, 4]))]
+    mixed = len(groups) > 1
+    return tuple(
+        Action(
+            at, "gang", random.choice([0, 1]) * mixed, random.choice([1, 2, 3, 4, 6, 9]), random.choice(GANG_PLACEMENTS)
+        )
+        for at in starts
+    )
 
 
 def _collectives(random: Random, until: float) -> tuple[Action, ...]:

@@ -79,7 +79,7 @@ class EventPublisher:
         """Publish the events of a message that the control plane handled at time `now` with these effects."""
         self._now = now
         match message:
-            case tasks.Submitted(numbers):
+            case tasks.Submitted(numbers) | tasks.SubmitGang(_, numbers):
                 for number in numbers:
                     self._queued(number, self._works[number].code.name)
             case tasks.TasksFound(numbers, rank):
@@ -94,7 +94,7 @@ class EventPublisher:
                     self._emit(events.NodeReclaimed, self._ranks[machine], machine, seconds)
             case _:
                 pass
-        if not isinstance(message, tasks.Submitted | tasks.StartedOnNode):
+        if not isinstance(message, tasks.Submitted | tasks.SubmitGang | tasks.StartedOnNode):
             for effect in effects:  # a node is lost before its tasks are queued again
                 if isinstance(effect, machines.NodeGone) and effect.departure != "removed":
                     self._left(effect)

@@ -31,8 +31,19 @@ from skyward.control.decide.plane import ControlPlane
 from skyward.control.decide.tasks import messages as tasks
 from skyward.control.decide.tasks.placement import chosen_ranks, members_of, no_node
 from skyward.errors import NoGroupFitsError, PoolClosedError, RemoteError, SkywardError
+from skyward.scaling.snapshot import GangDemand
+from skyward.values.gangs import GangPlacement
 from skyward.values.needs import Needs
-from skyward.wire.protocol.messages import NO_PARTIAL_RESULT, Blob, Collective, Credit, Drop, Meet, NodeReport
+from skyward.wire.protocol.messages import (
+    NO_PARTIAL_RESULT,
+    Blob,
+    Collective,
+    Credit,
+    Drop,
+    GangMember,
+    Meet,
+    NodeReport,
+)
 
 __all__ = ["PoolTasks", "TaskPool"]
 
@@ -126,6 +137,29 @@ class PoolTasks:
         for work in works:
             if work.inputs is not None and not work.inputs.is_ready:
                 self._hold(work, work.inputs)
+
+    def submit_gang(self, works: Sequence[Work], placement: GangPlacement) -> None:
+        """Accept tasks that start together or not at all, in the order of their ranks in the gang."""
+        if self.router.closing:
+            self.submit(works)  # refuses them
+            return
+        if any(work.ended_at is not None for work in works):  # one was cancelled before
+            for work in works:
+                settle(work, "cancelled")
+            return
+        manager = self._pool.control.tasks
+        number = manager.number()
+        blobs: dict[int, Mapping[bytes, int]] = {}
+        for work in works:
+            work.task = manager.number()
+            self.works[work.task] = work
+            depends_on(work.future, tuple)
+            if work.blobs:
+                blobs[work.task] = {key: view.nbytes for key, view in work.blobs.items()}
+        demand = GangDemand(tuple(work.needs for work in works), placement)
+        retries = tuple(work.retries.times for work in works)
+        functions = tuple(work.function for work in works)
+        self._tell(tasks.SubmitGang(number, tuple(work.task for work in works), demand, retries, blobs, functions))
 
     def _hold(self, work: Work, inputs: TaskInputs) -> None:
         """Queue a task once its prerequisites are met."""
@@ -359,11 +393,11 @@ class PoolTasks:
     def execute(self, effect: tasks.TaskManagerEffect, sent: set[Node]) -> None:
         """Execute one effect; a node that was sent a task is added to `sent`."""
         match effect:
-            case tasks.Dispatch(task, rank, attempt, share, collective):
+            case tasks.Dispatch(task, rank, attempt, share, collective, gang):
                 node = self._pool.nodes[rank]
                 if collective is not None:
                     collective = replace(collective, generation=f"{self._id}-{collective.generation}")
-                self._send(self.works[task], node, attempt, share, collective)
+                self._send(self.works[task], node, attempt, share, collective, gang)
                 sent.add(node)
             case tasks.MeetingOpened(task, rank, address):
                 if (meeting := self._pool.nodes.get(rank)) is not None:
@@ -408,11 +442,17 @@ class PoolTasks:
             asyncio.get_running_loop().call_soon(self._tell, tasks.Ended(task, rank, outcome, 0.0))
 
     def _send(
-        self, work: Work, node: Node, attempt: int, share: tuple[int, int] | None, collective: Collective | None
+        self,
+        work: Work,
+        node: Node,
+        attempt: int,
+        share: tuple[int, int] | None,
+        collective: Collective | None,
+        gang: GangMember | None,
     ) -> None:
         work.nodes.append(node.rank)
         work.running, work.sent_at, work.slot_price = True, _now(), node.slot_price
-        node.submit(work, attempt, share, collective, partial(self.router.not_sent, node, work))
+        node.submit(work, attempt, share, collective, gang, partial(self.router.not_sent, node, work))
         self._feeding.begin(work)
 
     def _settle(self, settled: tasks.Settle) -> None:

@@ -201,7 +201,7 @@ def _within_bounds(decision: Decision, snapshot: Snapshot, limits: GrowthLimits)
     floor = floor_nodes(snapshot.groups, snapshot.floor, there)
     wanted: dict[str, int] = {}
     notes: dict[str, str] = {}
-    starting = bool(snapshot.queued) and not any(counts.active for counts in snapshot.counts.values())
+    starting = snapshot.has_waiting and not any(counts.active for counts in snapshot.counts.values())
     for group in snapshot.groups:
         name, counts, more = group.name, snapshot.counts[group.name], limits.room.get(group.name)
         retained = snapshot.retained.get(name)

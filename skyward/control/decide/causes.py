@@ -144,6 +144,8 @@ def _task_text(message: TaskMessage) -> str:
     match message:
         case tasks.Submitted(numbers):
             return f"{_tasks(numbers)} submitted"
+        case tasks.SubmitGang(_, numbers):
+            return f"gang of {_tasks(numbers)} submitted"
         case tasks.Broadcast(number):
             return f"broadcast {number} submitted"
         case tasks.Ended(task, rank, outcome):

@@ -119,6 +119,7 @@ type MachineMessage = (
 )
 type TaskMessage = (
     tasks.Submitted
+    | tasks.SubmitGang
     | tasks.TasksFound
     | tasks.Broadcast
     | tasks.StartedOnNode

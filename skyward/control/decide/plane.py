@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from skyward.control.decide.autoscaler import Autoscaler, BlockedNodes, GrowthLimits
 from skyward.control.decide.causes import Cause, CauseLog, describe, resized_text
+from skyward.control.decide.gang_prospects import GangEnd, GangProspects
 from skyward.control.decide.machines import messages as machines
 from skyward.control.decide.machines.budget import (
     DRAIN_RESERVE,
@@ -51,6 +52,7 @@ from skyward.kept.registry import KeptRegistry
 from skyward.scaling.bundles import floor_nodes
 from skyward.scaling.checking import failure_text
 from skyward.scaling.fitting import cheapest
+from skyward.scaling.gang_placement import gang_nodes
 from skyward.scaling.snapshot import DEFAULT_IDLE_TIMEOUT, Demand, Group, Policy, RetainedNodes, Snapshot
 from skyward.values.needs import NOTHING, Needs
 
@@ -76,7 +78,7 @@ class ControlPlane:
         self.settings = settings
         self.policy = policy
         self.groups = {group.name: group for group in settings.groups}
-        self.tasks = TaskManager(settings.retries, settings.groups)
+        self.tasks = TaskManager(settings.retries, settings.groups, settings.max_nodes)
         self.ledger = Ledger(settings.budget)
         self.tasks.packs = self._packs
         self.reconciler = Reconciler(settings.sources, self.ledger, settings.limits, existing=settings.existing)
@@ -85,6 +87,7 @@ class ControlPlane:
         self.causes = CauseLog()
         self.kept = KeptRegistry()
         self.prospects = Prospects(self.groups, self.reconciler, self.ledger, settings.max_nodes)
+        self.gang_prospects = GangProspects(self.prospects)
         self._view = PlaneView(self.groups, self.tasks, self.reconciler.table, self.ledger)
         self.ready = False
         self.failure = ""
@@ -130,6 +133,7 @@ class ControlPlane:
                 self._tell_tasks(tasks.StopUnfunded(self.failure), now, effects)
             case (
                 tasks.Submitted()
+                | tasks.SubmitGang()
                 | tasks.Ended()
                 | tasks.MemberArrived()
                 | tasks.StartedOnNode()
@@ -236,6 +240,11 @@ class ControlPlane:
         if new is not None and new.kept:
             self._begin_uses(new, done, now)
         effects += done
+        if isinstance(message, tasks.SubmitGang):
+            if self.ready and not self.budget_exhausted:
+                self._end_hopeless_gangs(now, effects)
+            if not any(self.desired.values()):
+                self._wake_for_gangs("a gang was submitted and the pool has no nodes", now, effects)
         if new is not None and new.kept:
             self._spare_keeping(now, effects)
         self._remove_emptied(now, effects)
@@ -273,9 +282,14 @@ class ControlPlane:
             because = [f", because group {name!r} {each.why}" for name, each in blocked.items()]
             self._decide("policy", after, reason + "".join(because), now, effects)
 
+    @property
+    def _may_wake(self) -> bool:
+        """True if the policy may launch the first node of a pool that has none."""
+        return not self.budget_exhausted and self.elastic and self.policy.name != "no" and self.head is None
+
     def _wakeable(self) -> list[Needs]:
         """Return the waiting shapes that a group could hold, if the policy may launch nodes at all."""
-        if self.budget_exhausted or not self.elastic or self.policy.name == "no" or self.head is not None:
+        if not self._may_wake:
             return []
         able = [group for group in self.groups.values() if group.max]
         return [needs for needs in self.tasks.shapes() if any(group.can_hold(needs) for group in able)]
@@ -310,6 +324,41 @@ class ControlPlane:
             self._decide("reconciler", after, reason, now, effects, victims=(rank,))
             return True
         return False
+
+    def _wake_for_gangs(self, reason: str, now: float, effects: list[PlaneEffect]) -> bool:
+        """Launch the nodes that the waiting gangs need, for a pool that has none; return whether it does."""
+        needed = gang_nodes(self.snapshot(now)).launch
+        if not needed or self.budget_exhausted:
+            return False
+        after = {**self.desired, **needed}
+        if self.head is not None:  # it still drains, and will be needed as long as there is any node
+            least = {self.head: max(1, needed.get(self.head, 0))}
+            after = within_total({**after, **least}, least, needed, self.settings.max_nodes)
+        self._decide("policy", after, reason, now, effects)
+        return True
+
+    def _end_hopeless_gangs(self, now: float, effects: list[PlaneEffect]) -> None:
+        """End the waiting gangs for which the pool can never have enough nodes at once."""
+        is_fixed = self.policy.name == "no" and any(self.desired.values())
+        fixed = self.desired if is_fixed else None
+        waiting = self.tasks.waiting_gangs()
+        for number, end in self.gang_prospects.ends(waiting, fixed, now).items():
+            if infeasible := self.tasks.gang_infeasible(waiting[number]):
+                end = GangEnd("infeasible", infeasible)
+            if end.outcome != "infeasible":
+                ended = f"a waiting gang ends: the pool {end.reason}"
+                self._log("reconciler", self.desired, self.desired, ended, now, effects)
+            message = tasks.EndGang(number, end.outcome, end.reason)
+            effects.extend(self.tasks.handle(message, now, self.handled))
+
+    def _blocked(self, now: float) -> dict[str, Obstacle]:
+        """Return the obstacles of the groups in place of which others are to be launched."""
+        if self.prospects.are_clear:
+            return {}
+        shapes = self.tasks.shapes()
+        if self.tasks.has_waiting_gangs:
+            shapes |= self.gang_prospects.replaceable(self.tasks.waiting_gangs(), now)
+        return self.prospects.blocked(shapes, now)
 
     # Machines.
 
@@ -590,7 +639,7 @@ class ControlPlane:
         if not self.ready or self.budget_exhausted or not self.elastic:
             return
         room = {name: self.ledger.room(self.reconciler.price_now(name, now), now) for name in self.groups}
-        obstacles = self.prospects.blocked(self.tasks.shapes(), now)
+        obstacles = self._blocked(now)
         blocked = {name: BlockedNodes(self._not_waited_for(name), each.why) for name, each in obstacles.items()}
         try:
             limits = GrowthLimits(room, self.ledger.budget, blocked)
@@ -617,7 +666,7 @@ class ControlPlane:
 
     def _look_for_others(self, now: float) -> None:
         """Ask the policy soon, if nodes cannot be launched now of which others could take the place."""
-        blocked = self.prospects.blocked(self.tasks.shapes(), now) if self.tasks.queued else {}
+        blocked = self._blocked(now) if self.tasks.queued else {}
         if any(map(self.reconciler.unrequested, blocked)) or self.reconciler.given_up:
             soon = max(now, self._evaluated_at + self.settings.evaluation_gap)
             self._evaluate_at = soon if self._evaluate_at is None else min(soon, self._evaluate_at)
@@ -749,13 +798,15 @@ class ControlPlane:
             self.reconciler.opening = False
             self.autoscaler.begin(now)
             effects.append(ThresholdReached(cause=self.handled))
+        if self.ready and not self.budget_exhausted and self.tasks.has_waiting_gangs:
+            self._end_hopeless_gangs(now, effects)
         if self.budget_exhausted and self.tasks.waiting:
             effects.extend(self.tasks.handle(tasks.Abandon(self.failure, "unfunded"), now, self.handled))
         elif self.ready and self.tasks.waiting and (vain := self.prospects.in_vain(self.tasks.shapes(), now)):
             self._end_vain_waits(vain, now, effects)
         elif self.ready and self.tasks.waiting and not any(self.desired.values()) and (shapes := self._wakeable()):
             self._wake(shapes[0], "tasks wait and the pool has no nodes", now, effects)
-        elif self.ready and self.tasks.queued and self._is_full() and self._make_room(now, effects):
+        elif self.ready and self.tasks.queued and self._adjust_for_waiting(now, effects):
             pass
         elif isinstance(message, Tick):
             pass  # only new tasks trigger an evaluation here; `_tick` does those that are due by time
@@ -764,6 +815,12 @@ class ControlPlane:
                 self._evaluate(now, effects)
             elif self._evaluate_at is None:
                 self._evaluate_at = self._evaluated_at + self.settings.evaluation_gap
+
+    def _adjust_for_waiting(self, now: float, effects: list[PlaneEffect]) -> bool:
+        """Launch the first nodes for gangs, or make room for waiting tasks in a full pool; return whether it did."""
+        if self.tasks.has_waiting_gangs and not any(self.desired.values()) and self._may_wake:
+            return self._wake_for_gangs("gangs wait and the pool has no nodes", now, effects)
+        return self._is_full() and self._make_room(now, effects)
 
     def _end_vain_waits(self, vain: Mapping[Needs, VainWait], now: float, effects: list[PlaneEffect]) -> None:
         """End the waiting tasks for which no node can come."""
@@ -794,7 +851,7 @@ class ControlPlane:
 
     def snapshot(self, now: float) -> Snapshot:
         """Return the pool as a policy sees it."""
-        return self._snapshot(self.prospects.blocked(self.tasks.shapes(), now), now)
+        return self._snapshot(self._blocked(now), now)
 
     def _snapshot(self, blocked: Mapping[str, GroupObstacle], now: float) -> Snapshot:
         pauses = self._pauses(now)
@@ -812,6 +869,7 @@ class ControlPlane:
             pinned=self.tasks.pinned,
             running=self.tasks.run_times.running(now),
             submitted=self.tasks.submitted,
+            gangs=self.tasks.gangs(),
             floor=self._floor,
             idle_for=self.tasks.idle_for(now),
             idle_timeout=self._idle_timeout,

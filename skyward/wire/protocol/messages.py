@@ -47,6 +47,7 @@ __all__ = [
     "Fetched",
     "Finished",
     "ForgetValues",
+    "GangMember",
     "Join",
     "KeptRef",
     "KnownTask",
@@ -151,6 +152,19 @@ class Collective:
 
 
 @dataclass(frozen=True, slots=True)
+class GangMember:
+    """The place of a task in a gang. Its rank there, and the size of the gang, are its `Submit.share`.
+
+    Attributes:
+        nodes: the node of each member, by its rank in the gang.
+        start: number of times that the gang has started, with this one.
+    """
+
+    nodes: tuple[int, ...]
+    start: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Submit:
     """Run a function once.
 
@@ -163,11 +177,12 @@ class Submit:
         credit: elements of the stream that the worker may send before it gets more credit.
         inputs: number of arguments that are streams fed by the client.
         timeout: seconds of running after which the task is stopped.
-        share: position and size that `sky.shard` uses in a broadcast.
+        share: position and size that `sky.shard` uses in a broadcast or gang.
         label: the client's name for the task; kept for other clients that attach to the pool.
         values: results of other tasks that are part of its arguments, as those tasks returned them.
         grace: seconds to end by itself after a stop; 0 for a task that leaves no state then.
         collective: for a member of a broadcast that works together, its place there.
+        gang: for a member of a gang, its place there.
     """
 
     task: int
@@ -183,6 +198,7 @@ class Submit:
     values: tuple[Payload, ...] = ()
     grace: float = 0.0
     collective: Collective | None = None
+    gang: GangMember | None = None
 
 
 @dataclass(frozen=True, slots=True)

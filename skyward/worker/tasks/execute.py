@@ -12,7 +12,7 @@ from typing import Any, Literal
 from skyward.errors import MissingModuleError
 from skyward.kept.handles import recording_handles
 from skyward.process.clock import clock
-from skyward.task.instance import current_share
+from skyward.task.instance import GangInfo, current_gang, current_share
 from skyward.wire.failures.failure import Failure, Link, capture_failure
 from skyward.wire.kinds.stateless import survey
 from skyward.wire.payloads.arguments import arriving, arriving_results
@@ -30,6 +30,7 @@ from skyward.wire.protocol.messages import (
     PartialResultPending,
     Paused,
     Payload,
+    Submit,
     Yielded,
 )
 from skyward.worker.events.context import Port, TaskContext, running
@@ -112,6 +113,7 @@ def execute(
     own = TaskContext(submit.task, node, port, job)
     context = running.set(own)
     share = current_share.set(submit.share)
+    gang = current_gang.set(_gang_of(submit))
     scope = CallScope()
     start = clock.perf_counter()
     outcome: Literal["value", "error", "timeout", "cancelled"] = "value"
@@ -145,8 +147,15 @@ def execute(
             end_task(submit.task)
         own.ended = True
         current_share.reset(share)
+        current_gang.reset(gang)
         running.reset(context)
     return Finished(submit.task, outcome, payload, clock.perf_counter() - start, raised, reason, follows_loss)
+
+
+def _gang_of(submit: Submit) -> GangInfo | None:
+    if submit.gang is None or submit.share is None:
+        return None
+    return GangInfo(*submit.share, submit.gang.nodes, submit.gang.start)
 
 
 def _follows_loss(plugins: Plugins, error: BaseException) -> bool:

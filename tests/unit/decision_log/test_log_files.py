@@ -13,7 +13,7 @@ from skyward.control.decide.recorded_autoscaler import AutoscalerStarted, Cooldo
 from skyward.decision_log.file import DecisionFile
 from skyward.decision_log.lines import FORMAT, LogHeader, encode_record, plain, read_decision_log, reader_of
 from skyward.errors import SpecError
-from skyward.scaling.snapshot import Counts, Decision, Demand, Group, NodeLoad, RetainedNodes, Snapshot
+from skyward.scaling.snapshot import Counts, Decision, Demand, GangDemand, Group, NodeLoad, RetainedNodes, Snapshot
 from skyward.values.needs import Needs
 
 pytestmark = pytest.mark.unit
@@ -24,7 +24,7 @@ SNAPSHOT = Snapshot(
     (Group("cpu"), GPU),
     {"cpu": Counts(1, 0, 0, 1, 1), "gpu": Counts()},
     (Demand(3, Needs({"GPU": 0.5}, {"fast"})), Demand(1)),
-    gangs=((Needs({"GPU": 1}), Needs()),),
+    gangs=(GangDemand((Needs({"GPU": 1}), Needs()), "strict_spread"), GangDemand((Needs(),))),
     floor=(Demand(2),),
     idle_for=0.1 + 0.2,
     max_nodes=7,

@@ -44,6 +44,7 @@ def words(text: str) -> set[str]:
         ("%%sky --on ", {"one", "all", "head"}, FLAGS),
         ("%%sky --on=a", {"one", "all", "head"}, FLAGS),
         ("%%sky --pool t", {"default", "train"}, FLAGS),
+        ("%%sky --placement ", {"pack", "strict_spread"}, FLAGS),
         ("%%sky --map ", {"xs", "model"}, FLAGS),
         ("%%sky -i xs,m", {"xs", "model"}, FLAGS),
         ("%%sky --gpu ", {"A100", "H100", "T4"}, FLAGS),

@@ -84,6 +84,9 @@ def test_pool_options_are_parsed(line: str, fields: dict[str, Any]) -> None:
         ("--on gpu", "on", "gpu"),
         ("--on ALL", "on", "all"),
         ("--map xs", "map", "xs"),
+        ("--gang 4", "gang", 4),
+        ("--gang 4 --placement strict_pack", "placement", "strict_pack"),
+        ("--gang 4 --placement Strict-Spread", "placement", "strict_spread"),
         ("--retries 2", "retries", 2),
         ("--retries 0", "retries", 0),
         ("--local", "local", True),
@@ -201,6 +204,24 @@ def test_cell_options_are_parsed(line: str, field: str, value: object) -> None:
             "--map xs --on 0,1",
             "--map spreads the elements over the nodes, so it cannot be combined with --on: leave one out.",
         ),
+        ("--gang 0", "--gang takes a number of runs, such as 4, but got '0'."),
+        (
+            "--gang 2 --placement close",
+            "--placement takes pack, spread, strict_pack or strict_spread, but got 'close'.",
+        ),
+        ("--placement pack", "--placement is about the runs of --gang: write --gang N too."),
+        (
+            "--gang 2 --on all",
+            "--gang finds nodes for all its runs, so it cannot be combined with --on: leave one out.",
+        ),
+        (
+            "--gang 2 --map xs",
+            "--gang runs the cell at once N times and --map once per element, so leave one of them out.",
+        ),
+        (
+            "--gang 2 --local",
+            "--gang is for cells that run on nodes, and --local runs this one here: leave one out.",
+        ),
         ("--by-node --on 0", "--by-node is about the output of several nodes: write --on all too, or leave it out."),
         ("--map x.y", "--map takes the name of a variable, but got 'x.y'."),
         ("--timeout 5x", "--timeout takes a duration, such as 90, 90s, 5m or 1h, but got '5x'."),
@@ -293,7 +314,7 @@ def test_defaults_yield_to_contradicting_options() -> None:
     defaults = {"on": "all", "by_node": True, "retries": 2}
     assert parse_cell("", defaults).on == "all"
     assert parse_cell("", defaults).by_node
-    for line in ("--map xs", "--resources GPU=1", "--capabilities gpu", "--local", "--on 2"):
+    for line in ("--map xs", "--gang 2", "--resources GPU=1", "--capabilities gpu", "--local", "--on 2"):
         options = parse_cell(line, defaults)
         assert not options.on_several
         assert not options.by_node

@@ -24,7 +24,7 @@ from skyward.scaling import (
 )
 from skyward.scaling.bundles import floor_nodes
 from skyward.scaling.registry import POLICIES, find_policy
-from skyward.scaling.snapshot import NodeStage
+from skyward.scaling.snapshot import GangDemand, NodeStage
 from skyward.specs.options import Options
 from skyward.values.needs import NOTHING, Needs
 
@@ -303,13 +303,14 @@ def test_binpack_packs_by_resource() -> None:
 
 def test_binpack_reports_infeasible_requests() -> None:
     small = replace(CPU, max=2)
-    seen = replace(pool(small), demands=(Demand(9),), gangs=((ON_GPU,),), floor=(Demand(50),))
+    seen = replace(pool(small), demands=(Demand(9),), gangs=(GangDemand((ON_GPU,)),), floor=(Demand(50),))
     decision = Binpack().decide(seen)
     assert decision.desired == {"cpu": 2}
     assert decision.infeasible == (ON_GPU,)
     assert decision.reason == (
-        "9 tasks wait, 1 gang of tasks waits and `request_resources` reserves room for 50 tasks, and no node is up, "
-        "so 2 nodes are added; 5 tasks wait for lack of room, because the maximum number of nodes is 2; "
+        "9 tasks wait, a gang of 1 task (placement 'pack') waits and `request_resources` reserves room for 50 tasks, "
+        "and no node is up, so 2 nodes are added; 5 tasks wait for lack of room, because the maximum number of nodes "
+        "is 2; "
         "1 gang of tasks does not fit at once; "
         "what `request_resources` reserves does not fit into the maximum number of nodes"
     )

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from skyward.scaling import Counts, Demand, Group, NodeLoad, Pressure, Snapshot
 from skyward.scaling.pressure import GroupDecision, desired_nodes
+from skyward.scaling.snapshot import GangDemand
 from skyward.values.needs import Needs
 
 pytestmark = pytest.mark.unit
@@ -132,7 +133,7 @@ def test_task_counts_for_the_cheapest_feasible_group() -> None:
 
 
 def test_gangs_count_as_waiting_tasks() -> None:
-    decision = Pressure().decide(snapshot(CPU, GPU, gangs=((ON_GPU, ON_GPU),)))
+    decision = Pressure().decide(snapshot(CPU, GPU, gangs=(GangDemand((ON_GPU, ON_GPU)),)))
     assert decision.desired == {"cpu": 0, "gpu": 2}
 
 

@@ -39,6 +39,7 @@ from skyward.wire.protocol.messages import (
     Drop,
     Farewell,
     Finished,
+    GangMember,
     Metrics,
     NodeCommand,
     NodeReport,
@@ -403,12 +404,13 @@ class Node:
         attempt: int,
         share: tuple[int, int] | None,
         collective: Collective | None,
+        gang: GangMember | None,
         failed: Callable[[Exception], None],
     ) -> None:
         """Send a task, after the blobs it needs. `failed` is called with the error if it does not reach the node."""
         blobs = work.blobs
         if not blobs:
-            self._submit(work, attempt, share, collective)
+            self._submit(work, attempt, share, collective, gang)
             return
         self._unsent[work.task] = unsent = asyncio.get_running_loop().create_future()
         self._unsent_keys[work.task] = frozenset(blobs)
@@ -417,7 +419,7 @@ class Node:
             try:
                 async with self.shipped(blobs):
                     if not unsent.done():
-                        self._submit(work, attempt, share, collective)
+                        self._submit(work, attempt, share, collective, gang)
                         self._settle_unsent(work.task, sent=True)
             except Exception as error:
                 if not unsent.done():
@@ -435,7 +437,14 @@ class Node:
         unsent = self._unsent.get(task)
         return unsent is None or await asyncio.shield(unsent)
 
-    def _submit(self, work: Work, attempt: int, share: tuple[int, int] | None, collective: Collective | None) -> None:
+    def _submit(
+        self,
+        work: Work,
+        attempt: int,
+        share: tuple[int, int] | None,
+        collective: Collective | None,
+        gang: GangMember | None,
+    ) -> None:
         code = work.code
         if code.digest in self._codes:
             self._codes.move_to_end(code.digest)
@@ -463,6 +472,7 @@ class Node:
                 work.values,
                 work.grace,
                 collective,
+                gang,
             )
         )
 

@@ -94,7 +94,8 @@ class DeadlockDetector:
             if (ranks := tasks.could_start_on(task)) is not None and (tasks.is_pinned(task) or not more_nodes)
         }
         spare = {task: count for task in waiting if (count := tasks.may_be_held(task)) is not None}
-        found = never_start(holders, waiting, readers, blocked, spare, reserved)
+        gangs = {task: starts for task in waiting if (starts := tasks.gang_start(task)) is not None}
+        found = never_start(holders, waiting, readers, blocked, spare, reserved, gangs)
         if not found and not more_nodes:
             self._warn(holders, paused, tasks.queued)
         ends = {_last(task, inputs, needed) for task in found}

@@ -180,7 +180,7 @@ class RemoteResults:
             return False
         if node in self._leaving or not node.can_pin(size):
             return False
-        if work.stream is not None or work.feeders or work.call.blobs or work.code.outgoing.blobs:
+        if work.is_in_gang or work.stream is not None or work.feeders or work.call.blobs or work.code.outgoing.blobs:
             return False
         if work.kept or payload.kept:  # kept values may have changed by the time the task runs again
             return False

@@ -81,6 +81,7 @@ class Work:
         target: rank of the node that it is pinned to; None for any.
         as_is: True if its blobs are memory of the caller, not a copy.
         follows_loss: True if it is a member of a collective, and failed because another one was lost or had failed.
+        is_in_gang: True for a member of a gang. Its result is fetched at once: it cannot be computed again alone.
     """
 
     code: PreparedCode
@@ -120,6 +121,7 @@ class Work:
     target: int | None = None
     as_is: bool = False
     follows_loss: bool = False
+    is_in_gang: bool = False
 
     @property
     def blobs(self) -> "Mapping[bytes, memoryview | RemoteBlob]":

@@ -85,6 +85,10 @@ class Ledger:
         """Return whether the budget allows one machine at this price, USD an hour, once every other one is gone."""
         return self.budget is None or self.spent(now) + price * DRAIN_RESERVE / 3600 <= self.budget + _ROUNDING
 
+    def could_pay_more(self, per_hour: float, now: float) -> bool:
+        """Return whether the budget allows to request more machines that cost this much together, USD an hour."""
+        return self.budget is None or self.committed(now) + per_hour * DRAIN_RESERVE / 3600 <= self.budget + _ROUNDING
+
     def bill(self, machine: int, now: float) -> None:
         """Start billing an allocated machine."""
         self._advance(now)

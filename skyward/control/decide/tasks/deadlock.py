@@ -5,7 +5,7 @@ A paused generator keeps its slot until its elements are read. Decided from the 
 readers; no I/O.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 
 __all__ = ["never_start"]
@@ -18,6 +18,7 @@ def never_start[Reader](
     blocked: Mapping[Reader, Collection[int]],
     spare: Mapping[int, int] = MappingProxyType({}),
     reserved: Mapping[int, Collection[int]] = MappingProxyType({}),
+    gangs: Mapping[int, Callable[[Mapping[int, int]], bool]] = MappingProxyType({}),
 ) -> frozenset[int]:
     """Return the tasks that can never start, among those that a reader waits for.
 
@@ -28,10 +29,14 @@ def never_start[Reader](
         blocked: the readers that wait, each with all the tasks that it needs.
         spare: the tasks that start only together with others of their node, with the slots that these do not need.
         reserved: by node, the tasks that its free slots are kept for until all of these can start.
+        gangs: the tasks of gangs, each with a function that returns whether its gang could start without some slots of
+            each node.
     """
 
     def is_stuck(task: int) -> bool:
         ranks = waiting[task]
+        if task in gangs:
+            return not gangs[task]({rank: sum(each in stuck for each in held) for rank, held in holders.items()})
         if task in spare:
             held = (sum(each in stuck for each in holders.get(rank, ())) for rank in ranks)
             return any(count > spare[task] for count in held)

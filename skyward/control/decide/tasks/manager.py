@@ -9,19 +9,21 @@ are recalled as soon as another node could run them.
 
 Each task ends exactly once. A task whose node dies is requeued at the head of the queue, up to `retries` times, unless
 part of its stream was already delivered or its input was already consumed: running it again would duplicate work.
-Members of a collective start together, and end or run again together (`skyward.control.decide.tasks.collectives`).
+Members of a collective start together, and end or run again together (`skyward.control.decide.tasks.collectives`), as
+do those of a gang (`skyward.control.decide.tasks.gangs`).
 A prefetched task counts as run, so it never runs more often than that, and is not prefetched again. A task that raises
 an exception that its own retry policy covers is requeued in the same way; these retries are counted separately.
 """
 
 import itertools
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Literal
 
 from skyward.control.decide.tasks.collectives import CollectiveState, MemberEnd
+from skyward.control.decide.tasks.gangs import GangState, WaitingGangs, has_slots, seats_left, set_aside_for
 from skyward.control.decide.tasks.locality import WORTH, Locality
 from skyward.control.decide.tasks.messages import (
     Abandon,
@@ -34,6 +36,7 @@ from skyward.control.decide.tasks.messages import (
     Dispatch,
     Dropped,
     Ended,
+    EndGang,
     MeetingOpened,
     MeetingsDue,
     Member,
@@ -52,6 +55,7 @@ from skyward.control.decide.tasks.messages import (
     Stop,
     StopUnfunded,
     Stored,
+    SubmitGang,
     Submitted,
     TaskManagerEffect,
     TaskManagerMessage,
@@ -61,12 +65,14 @@ from skyward.control.decide.tasks.messages import (
 )
 from skyward.control.decide.tasks.queue import WaitingTasks
 from skyward.control.decide.tasks.run_times import RunTimes
-from skyward.control.decide.tasks.slots import NodeSlots, SlotTable, fit_all
+from skyward.control.decide.tasks.slots import NodeSlots, SetAside, SlotTable, fit_all
 from skyward.control.decide.tasks.state import BroadcastState, TaskState
 from skyward.control.lifecycle import Lifecycle, TaskStatus
-from skyward.scaling.snapshot import Demand, Group
+from skyward.scaling.gang_placement import Seats, gang_fits, place_gang
+from skyward.scaling.gang_text import gang_text, maximum_text
+from skyward.scaling.snapshot import Demand, GangDemand, Group
 from skyward.values.needs import NOTHING, Needs, describe_resources
-from skyward.wire.protocol.messages import Collective
+from skyward.wire.protocol.messages import Collective, GangMember
 
 __all__ = ["TaskManager"]
 
@@ -96,12 +102,14 @@ class TaskManager:
     Attributes:
         retries: times that a task is requeued after its node was lost.
         groups: groups of nodes that may exist; a task that fits none of them ends at once. Empty: any node may join.
+        max_nodes: maximum number of nodes over all groups; None for only the limits of the groups.
         submitted: number of tasks that were ever queued, without those that were queued again.
         run_times: run times by function.
     """
 
     retries: int = 3
     groups: tuple[Group, ...] = ()
+    max_nodes: int | None = None
     idle_since: float | None = None
     task_seconds: float | None = None
     submitted: int = 0
@@ -111,11 +119,15 @@ class TaskManager:
     _waiting: WaitingTasks = field(default_factory=WaitingTasks)
     _table: SlotTable = field(default_factory=SlotTable)
     _broadcasts: dict[int, BroadcastState] = field(default_factory=dict)
+    _gangs: dict[int, GangState] = field(default_factory=dict)
+    _waiting_gangs: WaitingGangs = field(default_factory=WaitingGangs)
     _ahead: set[int] = field(default_factory=set)
     _locality: Locality = field(default_factory=Locality)
     _withheld: set[int] = field(default_factory=set)
     _finished: set[int] = field(default_factory=set)
     _reserved: dict[int, int] = field(default_factory=dict)
+    _set_aside: Mapping[int, SetAside] = field(default_factory=dict)
+    _set_aside_for: GangState | None = None
     _holding: dict[int, int] = field(default_factory=dict)
     _ended: deque[TaskState] = field(default_factory=lambda: deque(maxlen=ENDED_KEPT))
     _now: float = 0.0
@@ -199,9 +211,9 @@ class TaskManager:
     def demands(self, now: float) -> tuple[Demand, ...]:
         """Return the demand for any node that fits, by shape and function.
 
-        Prefetched tasks without a slot are included.
+        Prefetched tasks without a slot are included; the tasks of gangs are not.
         """
-        surplus = self.queued - len(self._waiting) - self._waiting.pinned
+        surplus = self.queued - len(self._waiting) - self._waiting.pinned - self._waiting_gangs.tasks
         demands = [self._demand(needs, function, count, now) for needs, function, count in self._waiting.counts()]
         return (*demands, Demand(surplus, seconds=self.task_seconds)) if surplus else tuple(demands)
 
@@ -210,8 +222,21 @@ class TaskManager:
         waited = 0.0 if oldest is None else max(0.0, now - self._tasks[oldest].since)
         return Demand(count, needs, self.run_times.mean(function), waited, self.run_times.age(function, now))
 
+    @property
+    def has_waiting_gangs(self) -> bool:
+        """True if a gang waits for nodes."""
+        return bool(self._waiting_gangs)
+
+    def waiting_gangs(self) -> dict[int, GangDemand]:
+        """Return the demands of the waiting gangs by their numbers, the oldest first."""
+        return {gang.number: gang.demand for gang in self._waiting_gangs}
+
+    def gangs(self) -> tuple[GangDemand, ...]:
+        """Return the demands of the waiting gangs, the oldest first."""
+        return tuple(gang.demand for gang in self._waiting_gangs)
+
     def shapes(self) -> set[Needs]:
-        """Return the shapes that wait for a node, including broadcasts without members."""
+        """Return the shapes that wait for a node, including broadcasts without members, but not the tasks of gangs."""
         empty = {each.needs for each in self._broadcasts.values() if not each.members}
         return {*self._waiting.shapes(), *empty}
 
@@ -282,7 +307,25 @@ class TaskManager:
             collective = None if task is None else self._collective_of(self._tasks[task])
             if collective is not None:
                 found[rank] = tuple(collective.ranks)
+        if self._set_aside_for is not None:
+            found |= dict.fromkeys(self._set_aside, self._set_aside_for.members)
         return found
+
+    def gang_start(self, task: int) -> Callable[[Mapping[int, int]], bool] | None:
+        """Return a function that tells whether the waiting gang of a task could start without some slots of each node.
+
+        None for any other task.
+        """
+        gang = self._gang_of(self._tasks[task])
+        if gang is None or not gang.is_waiting:
+            return None
+        demand, nodes = gang.demand, [self._table.nodes[rank] for rank in self._table.ranks]
+
+        def starts(held: Mapping[int, int]) -> bool:
+            seats = [Seats(node.slots - held.get(node.rank, 0), node.total, node.capabilities) for node in nodes]
+            return place_gang(seats, demand.needs, demand.placement) is not None
+
+        return starts
 
     def is_pinned(self, task: int) -> bool:
         """Return whether only one node may run a task, so that no other node helps."""
@@ -303,6 +346,18 @@ class TaskManager:
             have = "; ".join(f"a node of group {name!r} has {resources}" for name, resources in found)
         return f"{needs}, which no node of this pool can ever have: {have}"
 
+    def gang_infeasible(self, demand: GangDemand) -> str:
+        """Return why the pool could never hold a gang at once; empty if it could."""
+        if not self.groups:
+            return ""
+        for needs in dict.fromkeys(demand.needs):
+            if reason := self.infeasible(needs):
+                return reason
+        if gang_fits(self.groups, demand, self.max_nodes):
+            return ""
+        most = maximum_text(self.groups, self.max_nodes)
+        return f"{gang_text(demand)}, which do not fit even in the pool's maximum: {most}"
+
     # Transitions.
 
     def handle(self, message: TaskManagerMessage, now: float, cause: int = 0) -> list[TaskManagerEffect]:
@@ -316,6 +371,8 @@ class TaskManager:
         match message:
             case Submitted():
                 self._submit(message, effects)
+            case SubmitGang():
+                self._submit_gang(message, effects)
             case Broadcast():
                 self._open_broadcast(message, effects)
             case RankJoined():
@@ -376,34 +433,41 @@ class TaskManager:
             case UniqueResults(rank, count):
                 self._holding[rank] = count
             case CancelTasks(tasks):
-                self._cancel(self._with_companions(tasks), effects)
+                self._cancel(self._with_companions(tasks, effects), effects)
             case StopUnfunded(reason):
                 sent = [
                     task for task, record in self._tasks.items() if record.node is not None and not record.is_cancelled
                 ]
                 for task in sent:
                     self._tasks[task].unfunded = reason
-                self._cancel(self._with_companions(sent), effects)
+                self._cancel(self._with_companions(sent, effects), effects)
             case CancelBroadcast(broadcast) if broadcast in self._broadcasts:
                 broadcast_state = self._broadcasts[broadcast]
                 broadcast_state.cancelled = True
                 if broadcast_state.members:
-                    self._cancel(self._with_companions(tuple(broadcast_state.members)), effects)
+                    self._cancel(self._with_companions(tuple(broadcast_state.members), effects), effects)
                 else:
                     del self._broadcasts[broadcast]
                     effects.append(BroadcastEnded(broadcast, cause=self._cause))
             case Abandon(reason, outcome, shapes):
                 unsent = (
-                    (task, record.needs)
+                    (task, record)
                     for task, record in self._tasks.items()
                     if record.node is None and task not in self._finished
                 )
-                waiting = {task for task, needs in unsent if shapes is None or needs in shapes}
+                waiting = {
+                    task
+                    for task, record in unsent
+                    if shapes is None or (record.gang is None and record.needs in shapes)
+                }
                 self._settle_waiting(waiting, outcome, reason, effects)
                 for broadcast in [n for n, each in self._broadcasts.items() if not each.members]:
                     if shapes is None or self._broadcasts[broadcast].needs in shapes:
                         del self._broadcasts[broadcast]
                         effects.append(BroadcastEnded(broadcast, cause=self._cause))
+            case EndGang(number, outcome, reason):
+                if (gang := self._gangs.get(number)) is not None and gang.is_waiting:
+                    self._end_waiting_gang(gang, outcome, reason, effects)
             case CheckPrefetched():
                 self._recall(now, effects)
         self._dispatch(now, effects)
@@ -502,8 +566,11 @@ class TaskManager:
             if record is None or record.node != rank:
                 continue
             self._release(rank, record, now)
+            end = MemberEnd("cancelled" if record.is_cancelled else "timeout")
             if self._collective_of(record) is not None:
-                self._end_member(record, MemberEnd("cancelled" if record.is_cancelled else "timeout"), effects)
+                self._end_member(record, end, effects)
+            elif (gang := self._gang_of(record)) is not None:
+                self._end_of_gang(gang, record, end, effects)
             else:
                 self._settle(task, "cancelled" if record.is_cancelled else "timeout", "", effects)
 
@@ -529,6 +596,8 @@ class TaskManager:
             if self._collective_of(record) is not None:
                 kind: SettleOutcome = "unkept" if outcome == "lost" and record.bound else outcome
                 self._end_member(record, MemberEnd(kind, reason), effects)
+            elif (gang := self._gang_of(record)) is not None:
+                self._end_of_gang(gang, record, MemberEnd(outcome, reason), effects)
             elif record.is_cancelled:
                 self._settle(task, "cancelled", reason, effects)
             elif outcome == "lost" and record.bound:
@@ -562,6 +631,13 @@ class TaskManager:
             if ended.outcome == "value":
                 self.run_times.ended(record.function, ended.seconds)
             self._end_member(record, MemberEnd(kind, reason, ended.retry, ended.follows_loss), effects)
+            return
+        if (gang := self._gang_of(record)) is not None:
+            reason = _KILLED if ended.outcome == "lost" else ""
+            end = MemberEnd("raised" if ended.raised else ended.outcome, reason, ended.retry)
+            if ended.outcome == "value":
+                self.run_times.ended(record.function, ended.seconds)
+            self._end_of_gang(gang, record, end, effects)
             return
         match ended.outcome:
             case "returned" if not record.is_cancelled:
@@ -621,6 +697,10 @@ class TaskManager:
         self._finished.discard(task)
         self._ended.append(record)
         effects.append(Settle(task, outcome, reason, cause=self._cause))
+        if (gang := self._gang_of(record)) is not None:
+            gang.left -= 1
+            if not gang.left:
+                del self._gangs[gang.number]
         if record.broadcast is not None:
             members = self._broadcasts[record.broadcast].members
             members.discard(task)
@@ -655,6 +735,9 @@ class TaskManager:
         for task in tasks:
             if (record := self._tasks.get(task)) is None:
                 continue  # it ended with another member
+            if (gang := self._gang_of(record)) is not None:
+                self._end_waiting_gang(gang, outcome, reason, effects)
+                continue
             if (collective := self._collective_of(record)) is None:
                 self._settle(task, outcome, reason, effects)
             elif task not in collective.ends:
@@ -686,7 +769,9 @@ class TaskManager:
 
     def _recall(self, now: float, effects: list[TaskManagerEffect]) -> None:
         """Recall tasks that wait behind a long task, as far as other nodes have free slots for them."""
-        room = sum(max(0, node.spare) for node in self._table.nodes.values()) if not self._waiting else 0
+        kept = {rank: aside.slots for rank, aside in self._set_aside.items()}
+        free = (max(0, node.spare - kept.get(node.rank, 0)) for node in self._table.nodes.values())
+        room = sum(free) if not self._waiting else 0
         for rank in tuple(self._ahead):
             node = self._table.nodes[rank]
             if room <= 0:
@@ -714,8 +799,8 @@ class TaskManager:
     def _collective_of(self, record: TaskState) -> CollectiveState | None:
         return None if record.broadcast is None else self._broadcasts[record.broadcast].collective
 
-    def _with_companions(self, tasks: Iterable[int]) -> list[int]:
-        """Return tasks that are to be cancelled, with the other members of their collectives, which end with them."""
+    def _with_companions(self, tasks: Iterable[int], effects: list[TaskManagerEffect]) -> list[int]:
+        """Return tasks that are to be cancelled, with the other members of their collectives and gangs."""
         found: dict[int, None] = {}
         for task in tasks:
             found[task] = None
@@ -724,6 +809,10 @@ class TaskManager:
                 collective.is_final = collective.is_cancelled = True
                 collective.stopped_for = collective.stopped_for or "it was cancelled"
                 found |= dict.fromkeys(collective.ranks)
+            if record is not None and (gang := self._gang_of(record)) is not None:
+                found |= dict.fromkeys(gang.members)
+                if not gang.is_waiting:
+                    self._break_up(gang, effects)
         return list(found)
 
     def _end_collectives_of(self, rank: int) -> None:
@@ -818,7 +907,10 @@ class TaskManager:
             ahead = self._waiting.pinned_to(rank)[:count]
             if node is None or node.spare < count or any(task not in collective.ranks for task in ahead):
                 return False
-            if not node.fits_all([self._tasks[task].needs for task in ahead]):
+            needs = [self._tasks[task].needs for task in ahead]
+            if not node.fits_all(needs):
+                return False
+            if (aside := self._set_aside.get(rank)) is not None and not node.fit_beside(needs, aside):
                 return False
         return True
 
@@ -829,36 +921,181 @@ class TaskManager:
         for task, rank in collective.ranks.items():
             self._send(task, rank, now, effects)
 
-    def _dispatch_pinned(self, now: float, effects: list[TaskManagerEffect]) -> None:
-        self._reserved.clear()
+    # Gangs.
+
+    def _gang_of(self, record: TaskState) -> GangState | None:
+        return None if record.gang is None else self._gangs.get(record.gang)
+
+    def _submit_gang(self, new: SubmitGang, effects: list[TaskManagerEffect]) -> None:
+        size = len(new.tasks)
+        for place, (task, needs) in enumerate(zip(new.tasks, new.demand.needs, strict=True)):
+            retries = new.retries[place] if new.retries else 0
+            record = TaskState(task, None, True, needs, retries, new.blobs.get(task, _NO_BLOBS))
+            record.gang, record.share = new.gang, (place, size)
+            record.function, record.since = new.functions[place] if new.functions else "", self._now
+            self._tasks[task] = record
+        gang = self._gangs[new.gang] = GangState(new.gang, new.tasks, new.demand, left=size)
+        self._waiting_gangs.add(gang)
+        self.submitted += size
+        if reason := self.gang_infeasible(new.demand):
+            self._end_waiting_gang(gang, "infeasible", reason, effects)
+
+    def _end_waiting_gang(
+        self, gang: GangState, outcome: SettleOutcome, reason: str, effects: list[TaskManagerEffect]
+    ) -> None:
+        self._waiting_gangs.remove(gang)
+        for task in gang.members:
+            self._settle(task, outcome, reason, effects)
+
+    def _start_gang(self, gang: GangState, now: float, effects: list[TaskManagerEffect]) -> bool:
+        """Send all members of a gang to nodes, if they fit now; return whether they do."""
+        nodes = [self._table.nodes[rank] for rank in self._table.open]
+        if not has_slots(gang, nodes):
+            return False
+        reserved, aside = self._reserved, self._set_aside
+        seats = [seats_left(node, reserved.get(node.rank, 0), aside.get(node.rank)) for node in nodes]
+        places = place_gang(seats, gang.demand.needs, gang.demand.placement)
+        if places is None:
+            return False
+        self._waiting_gangs.remove(gang)
+        gang.start()
+        ranks = tuple(nodes[place].rank for place in places)
+        member = GangMember(ranks, gang.starts)
+        for task, rank in zip(gang.members, ranks, strict=True):
+            self._send(task, rank, now, effects, member)
+        return True
+
+    def _end_of_gang(
+        self, gang: GangState, record: TaskState, end: MemberEnd, effects: list[TaskManagerEffect]
+    ) -> None:
+        """Record the end of a member of a gang that runs."""
+        task = record.number
+        gang.active.discard(task)
+        why = ""
+        if gang.is_whole and not gang.again and not end.is_result:
+            why = self._why_again(gang, record, end)
+            if not why:
+                self._break_up(gang, effects)
+        if not gang.is_whole:
+            outcome: SettleOutcome = "value" if end.outcome == "raised" else _outcome_alone(record, end)
+            self._settle(task, outcome, end.reason, effects)
+            return
+        record.life.move("finished", self._now, end.reason, cause=self._cause)
+        self._finished.add(task)
+        if why:
+            self._stop_gang(gang, why, effects)
+        if not gang.active:
+            self._conclude_gang(gang, effects)
+
+    def _why_again(self, gang: GangState, record: TaskState, end: MemberEnd) -> str:
+        """Return why a whole gang runs again, one of whose members has ended in this way; empty if it does not."""
+        match end.outcome:
+            case "lost":
+                gang.losses += 1
+                return end.reason if gang.losses <= self.retries else ""
+            case "returned":
+                return end.reason or "its node returned it"
+            case _ if end.retry and record.errors < record.retries:
+                record.errors += 1
+                return end.retry
+            case _:
+                return ""
+
+    def _stop_gang(self, gang: GangState, why: str, effects: list[TaskManagerEffect]) -> None:
+        """Stop the members of a gang that run, so that all of them run again."""
+        if gang.again:
+            return
+        gang.again = why
+        for task in gang.members:
+            record = self._tasks[task]
+            node = None if record.node is None else self._table.nodes.get(record.node)
+            if task in gang.active and node is not None and task in node.tasks and not record.is_cancelled:
+                record.life.move("cancelling", self._now, why, cause=self._cause)
+                effects.append(Stop(task, node.rank, cause=self._cause))
+
+    def _break_up(self, gang: GangState, effects: list[TaskManagerEffect]) -> None:
+        """Let each member of a gang end by itself, and end those whose values were held back."""
+        stopped, gang.again = gang.again, ""
+        gang.is_whole = False
+        for task in gang.members:
+            if task in self._finished:
+                self._settle(task, "cancelled" if stopped else "value", stopped, effects)
+
+    def _conclude_gang(self, gang: GangState, effects: list[TaskManagerEffect]) -> None:
+        """End a whole gang, all members of which have ended, or let it wait again."""
+        if not gang.again:
+            for task in gang.members:
+                self._settle(task, "value", "", effects)
+            return
+        for task in gang.members:
+            record = self._tasks[task]
+            assert record.node is not None  # it was sent
+            self._finished.discard(task)
+            times = gang.losses + record.errors
+            effects.append(Requeue(task, record.node, times, gang.again, cause=self._cause))
+            record.life.move("queued", self._now, gang.again, cause=self._cause)
+            record.node, record.since = None, self._now
+            record.attempt += 1
+        gang.again, gang.is_waiting = "", True
+        self._waiting_gangs.add(gang)
+
+    # Dispatch.
+
+    def _dispatch_pinned(self, now: float, effects: list[TaskManagerEffect], before: int | None = None) -> None:
         for rank in self._waiting.targets():
             node = self._table.nodes.get(rank)  # draining nodes too: the task is pinned to this node
             while node is not None and (task := self._waiting.next_pinned(rank)) is not None:
+                if before is not None and task > before:
+                    break
                 if (collective := self._collective_of(self._tasks[task])) is not None:
                     if not self._may_start(collective):
                         self._reserved[rank] = collective.terms.procs
                         break
                     self._start_together(collective, now, effects)
                     continue
-                if not node.fits(self._tasks[task].needs):
+                needs, aside = self._tasks[task].needs, self._set_aside.get(rank)
+                if not node.fits(needs) or (aside is not None and not node.fit_beside((needs,), aside)):
                     break
                 self._send(self._waiting.take_pinned(rank), rank, now, effects)
 
     def _dispatch(self, now: float, effects: list[TaskManagerEffect]) -> None:
-        self._dispatch_pinned(now, effects)
-        for needs in self._waiting.shapes():
-            while (chosen := self._choose(needs)) is not None:
-                place, rank = chosen
-                self._send(self._waiting.take(needs, place), rank, now, effects)
+        self._reserved.clear()
+        self._set_aside, self._set_aside_for = {}, None
+        if self._waiting_gangs:
+            self._dispatch_gangs(now, effects)
+        self._dispatch_single(now, effects)
         if self._waiting.has(NOTHING) and (ahead := self._prefetch_count()):
             while (task := self._prefetchable()) is not None and (free := self._best(task, ahead)) is not None:
                 self._send(self._waiting.take(NOTHING), free, now, effects)
 
-    def _choose(self, needs: Needs) -> tuple[int, int] | None:
+    def _dispatch_gangs(self, now: float, effects: list[TaskManagerEffect]) -> None:
+        """Start the gangs that fit now, each after the older tasks; reserve what the oldest of the others waits for."""
+        failed: set[int] = set()
+        for gang in self._waiting_gangs:
+            if id(gang.demand) in failed:
+                continue
+            self._dispatch_single(now, effects, before=gang.number)
+            if self._start_gang(gang, now, effects):
+                continue
+            failed.add(id(gang.demand))
+            if self._set_aside_for is None:
+                self._set_aside, self._set_aside_for = set_aside_for(gang, self._table), gang
+
+    def _dispatch_single(self, now: float, effects: list[TaskManagerEffect], before: int | None = None) -> None:
+        """Send the tasks that can start now; with `before`, only those with lower numbers."""
+        self._dispatch_pinned(now, effects, before)
+        for needs in self._waiting.shapes():
+            while (chosen := self._choose(needs, before)) is not None:
+                place, rank = chosen
+                self._send(self._waiting.take(needs, place), rank, now, effects)
+
+    def _choose(self, needs: Needs, before: int | None = None) -> tuple[int, int] | None:
         """Return the place in the queue of a shape's next task, and its node; None if none can be dispatched."""
         task = self._waiting.next(needs)
-        if task is None or (rank := self._best(task)) is None:
+        if task is None or (before is not None and task > before) or (rank := self._best(task)) is None:
             return None
+        if before is not None:
+            return 0, rank
         return self._overtaking(needs, task, rank) or (0, rank)
 
     def _overtaking(self, needs: Needs, oldest: int, rank: int) -> tuple[int, int] | None:
@@ -882,8 +1119,8 @@ class TaskManager:
         locality, blobs = self._locality, record.blobs
         cost = (lambda node: locality.cost(node.rank, node.busy, blobs)) if blobs else None
         if ahead:
-            return self._table.next_ahead(ahead, cost, self._reserved)
-        return self._table.next_free(record.needs, cost, self._reserved)
+            return self._table.next_ahead(ahead, cost, self._reserved, self._set_aside)
+        return self._table.next_free(record.needs, cost, self._reserved, self._set_aside)
 
     def _prefetchable(self) -> int | None:
         """Return the next task if it may be prefetched: it must survive the loss of its node, which counts as a run."""
@@ -898,7 +1135,9 @@ class TaskManager:
             return 0
         return min(PREFETCH_MOST, int(PREFETCH_HORIZON / max(self.task_seconds, 1e-6)))
 
-    def _send(self, task: int, rank: int, now: float, effects: list[TaskManagerEffect]) -> None:
+    def _send(
+        self, task: int, rank: int, now: float, effects: list[TaskManagerEffect], gang: GangMember | None = None
+    ) -> None:
         record = self._tasks[task]
         record.life.move("sent", now, cause=self._cause)
         record.node = rank
@@ -910,4 +1149,15 @@ class TaskManager:
         if (collective := self._collective_of(record)) is not None:
             generation = f"{record.broadcast}-{collective.generation}"
             place = Collective((record.local, collective.terms.procs), generation, collective.terms.within)
-        effects.append(Dispatch(task, rank, record.attempt, record.share, place, cause=self._cause))
+        effects.append(Dispatch(task, rank, record.attempt, record.share, place, gang, cause=self._cause))
+
+
+def _outcome_alone(record: TaskState, end: MemberEnd) -> SettleOutcome:
+    """Return how a member ends that does not run again."""
+    match end.outcome:
+        case "returned" | "stopped":
+            return "cancelled"
+        case "lost" if record.is_cancelled:
+            return "cancelled"
+        case outcome:
+            return outcome

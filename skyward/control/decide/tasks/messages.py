@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from skyward.control.effect import CausedEffect
+from skyward.scaling.snapshot import GangDemand
 from skyward.values.needs import NOTHING, Needs, Resources
-from skyward.wire.protocol.messages import Collective
+from skyward.wire.protocol.messages import Collective, GangMember
 
 __all__ = [
     "Abandon",
@@ -18,6 +19,7 @@ __all__ = [
     "Delivered",
     "Dispatch",
     "Dropped",
+    "EndGang",
     "Ended",
     "MeetingOpened",
     "MeetingsDue",
@@ -37,6 +39,7 @@ __all__ = [
     "Stop",
     "StopUnfunded",
     "Stored",
+    "SubmitGang",
     "Submitted",
     "TaskManagerEffect",
     "TaskManagerMessage",
@@ -71,6 +74,26 @@ class Submitted:
     kept: tuple[str, ...] = ()
     blobs: Mapping[int, Mapping[bytes, int]] = field(default_factory=dict)
     function: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitGang:
+    """New tasks that start together or not at all, in the order of their ranks in the gang.
+
+    Attributes:
+        gang: number of the gang, lower than those of its tasks.
+        demand: needs of each, and their placement.
+        retries: for each, the retries after it raised.
+        blobs: as in `Submitted`.
+        functions: for each, the function that it runs, by which run times are measured.
+    """
+
+    gang: int
+    tasks: tuple[int, ...]
+    demand: GangDemand
+    retries: tuple[int, ...] = ()
+    blobs: Mapping[int, Mapping[bytes, int]] = field(default_factory=dict)
+    functions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,12 +307,22 @@ class Abandon:
 
 
 @dataclass(frozen=True, slots=True)
+class EndGang:
+    """Report that a waiting gang can never start: all its tasks end."""
+
+    gang: int
+    outcome: Literal["infeasible", "abandoned", "unfunded"]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class CheckPrefetched:
     """Report that time has passed."""
 
 
 type TaskManagerMessage = (
     Submitted
+    | SubmitGang
     | Broadcast
     | RankJoined
     | TasksFound
@@ -311,6 +344,7 @@ type TaskManagerMessage = (
     | StopUnfunded
     | CancelBroadcast
     | Abandon
+    | EndGang
     | CheckPrefetched
 )
 
@@ -342,8 +376,9 @@ class Dispatch(CausedEffect):
     """Send a task to a node.
 
     Attributes:
-        share: its position in a broadcast, and the broadcast's size.
+        share: its position in a broadcast or gang, and the size of that.
         collective: its place in a collective; the name of the generation is unique in the pool.
+        gang: its place in a gang.
     """
 
     task: int
@@ -351,6 +386,7 @@ class Dispatch(CausedEffect):
     attempt: int
     share: tuple[int, int] | None = None
     collective: Collective | None = None
+    gang: GangMember | None = None
 
 
 @dataclass(frozen=True, slots=True)

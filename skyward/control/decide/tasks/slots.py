@@ -11,12 +11,20 @@ from types import MappingProxyType
 
 from skyward.values.needs import NOTHING, Needs, Resources
 
-__all__ = ["NodeSlots", "SlotTable", "fit_all"]
+__all__ = ["NodeSlots", "SetAside", "SlotTable", "fit_all"]
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """Slots and resources that are reserved on a node for the members of a gang."""
+
+    slots: int
+    resources: Resources = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class NodeSlots:
-    """One node: the tasks that it holds, in the order they were sent, and its free resources."""
+    """One node: the tasks that it holds, in the order they were sent, its free resources, and all of them."""
 
     rank: int
     group: str
@@ -25,6 +33,7 @@ class NodeSlots:
     free: dict[str, float]
     tasks: dict[int, Needs] = field(default_factory=dict)
     quiet_since: float = 0.0
+    total: Resources = field(default_factory=dict)
 
     @property
     def spare(self) -> int:
@@ -39,6 +48,17 @@ class NodeSlots:
     def fits(self, needs: Needs) -> bool:
         """Return whether a task of this shape can start here now."""
         return len(self.tasks) < self.slots and (not needs or needs.fit(self.free, self.capabilities))
+
+    def fit_beside(self, needs: Sequence[Needs], aside: SetAside, slots: int = 0) -> bool:
+        """Return whether tasks of these shapes can start here now, all at once, beside what is reserved.
+
+        Args:
+            slots: free slots that are kept in addition.
+        """
+        if self.spare < aside.slots + slots + len(needs):
+            return False
+        left = {name: amount - aside.resources.get(name, 0.0) for name, amount in self.free.items()}
+        return fit_all(needs, left, self.capabilities)
 
     def fits_all(self, needs: Sequence[Needs]) -> bool:
         """Return whether tasks of these shapes can start here now, all at once."""
@@ -60,14 +80,19 @@ type Cost = Callable[[NodeSlots], int]
 
 
 NONE_RESERVED: Mapping[int, int] = MappingProxyType({})
+NONE_ASIDE: Mapping[int, SetAside] = MappingProxyType({})
 
 
 class SlotTable:
     """The nodes by rank.
 
     Attributes:
-        occupied: ranks of the nodes that hold tasks.
         packs: True to use the fullest nodes first; False for round robin, which each dispatch advances.
+        nodes: the nodes by rank, with those that take no more tasks.
+        busy: number of slots in use.
+        busy_in: the same, by group.
+        occupied: ranks of the nodes that hold tasks.
+        changes: number of times that a node began or ceased to take tasks.
     """
 
     def __init__(self) -> None:
@@ -76,6 +101,7 @@ class SlotTable:
         self.busy = 0
         self.busy_in: dict[str, int] = {}
         self.occupied: set[int] = set()
+        self.changes = 0
         self._order: list[int] = []
         self._open: list[int] = []
         self._by_spare: dict[int, list[int]] = {}
@@ -93,6 +119,11 @@ class SlotTable:
             rank for spare, ranks in self._by_spare.items() for rank in ranks if self.nodes[rank].slots == spare
         )
 
+    @property
+    def open(self) -> tuple[int, ...]:
+        """Ranks of the nodes that take tasks and have a free slot."""
+        return tuple(self._open)
+
     def takes(self, rank: int) -> bool:
         """Return whether a node takes tasks."""
         return _place(self._order, rank) is not None
@@ -102,14 +133,17 @@ class SlotTable:
     ) -> None:
         """Admit a node to dispatch. Idempotent."""
         if rank not in self.nodes:
-            self.nodes[rank] = NodeSlots(rank, group, slots, capabilities, dict(resources), quiet_since=now)
+            free = dict(resources)
+            self.nodes[rank] = NodeSlots(rank, group, slots, capabilities, free, quiet_since=now, total=dict(free))
         if not self.takes(rank):
             insort(self._order, rank)
+            self.changes += 1
             self._reopen(self.nodes[rank])
 
     def retire(self, rank: int) -> None:
         """Stop dispatching to a node; it keeps the tasks that it has."""
         if _discard(self._order, rank):
+            self.changes += 1
             self._close(rank)
 
     def remove(self, rank: int) -> NodeSlots | None:
@@ -119,6 +153,7 @@ class SlotTable:
             self._count(node, -node.busy)
             self.occupied.discard(rank)
             if _discard(self._order, rank):
+                self.changes += 1
                 self._close(rank)
         return node
 
@@ -156,28 +191,44 @@ class SlotTable:
         return node
 
     def next_free(
-        self, needs: Needs = NOTHING, cost: Cost | None = None, reserved: Mapping[int, int] = NONE_RESERVED
+        self,
+        needs: Needs = NOTHING,
+        cost: Cost | None = None,
+        reserved: Mapping[int, int] = NONE_RESERVED,
+        aside: Mapping[int, SetAside] = NONE_ASIDE,
     ) -> int | None:
         """Return the next node in order where a task of this shape can start now; with `cost`, the cheapest one.
 
         Args:
-            reserved: by node, the slots that are kept for other tasks.
+            reserved: by node, the slots that are kept for collectives.
+            aside: by node, what is reserved for a gang.
         """
         ranks = self._fullest_first() if self.packs else self._from_turn(self._open)
         nodes: Iterator[NodeSlots] = map(self.nodes.__getitem__, ranks)
         if reserved:
             nodes = (node for node in nodes if node.spare > reserved.get(node.rank, 0))
+        if aside:
+            nodes = (
+                node
+                for node in nodes
+                if (kept := aside.get(node.rank)) is None or node.fit_beside((needs,), kept, reserved.get(node.rank, 0))
+            )
         return _least((node for node in nodes if not needs or node.fits(needs)), cost)
 
     def next_ahead(
-        self, ahead: int, cost: Cost | None = None, reserved: Mapping[int, int] = NONE_RESERVED
+        self,
+        ahead: int,
+        cost: Cost | None = None,
+        reserved: Mapping[int, int] = NONE_RESERVED,
+        aside: Mapping[int, SetAside] = NONE_ASIDE,
     ) -> int | None:
         """Return the next node in turn with fewer than `ahead` tasks beyond its slots; with `cost`, the cheapest.
 
-        Nodes with `reserved` slots are left out.
+        Nodes on which anything is reserved are left out.
         """
         nodes = map(self.nodes.__getitem__, self._from_turn(self._order))
-        return _least((node for node in nodes if node.spare + ahead > 0 and node.rank not in reserved), cost)
+        kept = reserved.keys() | aside.keys() if aside else reserved.keys()
+        return _least((node for node in nodes if node.spare + ahead > 0 and node.rank not in kept), cost)
 
     def _fullest_first(self) -> Iterator[int]:
         """Yield the nodes with a free slot, those with the fewest first, and of these the lowest rank."""

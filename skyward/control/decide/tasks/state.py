@@ -29,7 +29,8 @@ class TaskState:
         attempt: times that it left a node without ending, which tells late reports from current ones.
         unfunded: why it was stopped for the budget; empty if it was not.
         broadcast: the broadcast that it is a member of.
-        share: its position in the broadcast's data, and the number of shares.
+        gang: the gang that it is a member of.
+        share: its position in the data of its broadcast or gang, and the number of shares.
         local: its position among the members of a collective on its node.
         function: the function that it runs.
         since: when it was submitted, or was queued again.
@@ -50,6 +51,7 @@ class TaskState:
     attempt: int = 0
     unfunded: str = ""
     broadcast: int | None = None
+    gang: int | None = None
     share: tuple[int, int] | None = None
     local: int = 0
     function: str = ""

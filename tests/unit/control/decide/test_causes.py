@@ -26,7 +26,8 @@ from skyward.control.decide.messages import (
 from skyward.control.decide.tasks import messages as tasks
 from skyward.control.decide.tasks.manager import ENDED_KEPT
 from skyward.errors import IllegalTransitionError
-from skyward.scaling.snapshot import Decision, Demand, Group, Snapshot
+from skyward.scaling.snapshot import Decision, Demand, GangDemand, Group, Snapshot
+from skyward.values.needs import NOTHING
 from tests.unit.control.decide.plane_world import World
 
 pytestmark = pytest.mark.unit
@@ -244,6 +245,7 @@ def test_log_keeps_the_latest_causes() -> None:
         (tasks.Overdue((1,), 3, "it does not answer"), "node 3 lost: it does not answer"),
         (tasks.Submitted((5,)), "task 5 submitted"),
         (tasks.CancelTasks((5, 6)), "2 tasks, 5 to 6, cancelled"),
+        (tasks.SubmitGang(4, (5, 6), GangDemand((NOTHING, NOTHING))), "gang of 2 tasks, 5 to 6, submitted"),
         (tasks.Broadcast(9), "broadcast 9 submitted"),
         (tasks.RankDraining(3), "the worker of node 3 is closing"),
         (tasks.StartedOnNode(5), "task 5 started"),

@@ -1,0 +1,179 @@
+"""Prospects of waiting gangs: which of them can never have enough nodes at once, and why. Decides only; no I/O.
+
+A gang ends if it does not fit on the nodes that the groups have and can launch, where a group that has failed, or is
+closed, gets no more; if the budget does not cover all of the nodes that it lacks, of which then none is launched; or if
+the groups that it lacks nodes of are sold out for longer than the patience of the limits.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from skyward.control.decide.machines.budget import DRAIN_RESERVE
+from skyward.control.decide.prospects import RAISE_BUDGET, Obstacle, Prospects
+from skyward.formatting import count_text, money_text
+from skyward.scaling.gang_placement import gang_fits, gang_launches
+from skyward.scaling.gang_text import gang_text, maximum_text
+from skyward.scaling.snapshot import GangDemand, Group
+from skyward.values.needs import Needs
+
+__all__ = ["GangEnd", "GangProspects"]
+
+
+@dataclass(frozen=True, slots=True)
+class GangEnd:
+    """The end of a gang that can never start. `reason`: the end of a sentence about the pool, or what it asks for."""
+
+    outcome: Literal["infeasible", "abandoned", "unfunded"]
+    reason: str
+
+
+@dataclass(slots=True)
+class _Known:
+    """What was found for some groups: nodes of them to launch for each gang; None if it does not fit on them."""
+
+    groups: tuple[Group, ...] = ()
+    there: dict[str, int] = field(default_factory=dict)
+    launches: dict[int, Mapping[str, int] | None] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Short:
+    """A gang that lacks nodes of groups that are sold out: since when, and with how many nodes at most."""
+
+    since: float
+    nodes: int
+
+
+@dataclass
+class GangProspects:
+    """Prospects of one pool's waiting gangs, which are told apart by their numbers."""
+
+    prospects: Prospects
+    _ever: _Known = field(default_factory=_Known)
+    _now: _Known = field(default_factory=_Known)
+    _there: _Known = field(default_factory=_Known)
+    _short: dict[int, _Short] = field(default_factory=dict)
+
+    def ends(
+        self, waiting: Mapping[int, GangDemand], fixed: Mapping[str, int] | None, now: float
+    ) -> dict[int, GangEnd]:
+        """Return how those of the waiting gangs end that can never start.
+
+        Args:
+            fixed: the only numbers of nodes that the groups will have; None if they may grow.
+        """
+        for number in self._short.keys() - waiting.keys():
+            del self._short[number]
+        obstacles = self.prospects.obstacles(now)
+        stopped = {name: each for name, each in obstacles.items() if each.kind in ("failed", "closed", "full")}
+        groups = tuple(self._at_most(group, stopped, fixed, now) for group in self.prospects.groups.values())
+        ends = ((number, self._end(number, gang, groups, obstacles, fixed, now)) for number, gang in waiting.items())
+        return {number: end for number, end in ends if end is not None}
+
+    def replaceable(self, waiting: Mapping[int, GangDemand], now: float) -> set[Needs]:
+        """Return the needs of the waiting gangs that could start without more nodes of the groups with an obstacle."""
+        obstacles = self.prospects.obstacles(now)
+        if not obstacles:
+            return set()
+        groups = tuple(self._at_most(group, obstacles, None, now) for group in self.prospects.groups.values())
+        able = (gang for number, gang in waiting.items() if self._launches(self._now, number, gang, groups) is not None)
+        return {needs for gang in able for needs in gang.needs}
+
+    def _end(
+        self,
+        number: int,
+        gang: GangDemand,
+        groups: tuple[Group, ...],
+        obstacles: Mapping[str, Obstacle],
+        fixed: Mapping[str, int] | None,
+        now: float,
+    ) -> GangEnd | None:
+        launches = self._launches(self._ever, number, gang, groups)
+        if launches is None:
+            whys = self._whys(gang, obstacles, ("failed", "closed"))
+            if whys:
+                return GangEnd("abandoned", f"cannot start enough nodes for {gang_text(gang)}: it {whys}")
+            most = maximum_text(groups, self.prospects.max_nodes)
+            adds = ", and policy 'no' adds none" if fixed is not None else ""
+            return GangEnd("infeasible", f"{gang_text(gang)}, which need more nodes than there are, {most}{adds}")
+        ledger, price = self.prospects.ledger, {group.name: group.hourly_price for group in groups}
+        per_hour = sum(count * price[name] for name, count in launches.items())
+        if per_hour and not ledger.could_pay_more(per_hour, now):
+            return GangEnd("unfunded", self._unaffordable(gang, sum(launches.values()), per_hour, now))
+        if self._waits_too_long(number, gang, groups, obstacles, now):
+            minutes = f"{self.prospects.reconciler.limits.patience / 60:g} minutes"
+            whys = self._whys(gang, obstacles, ("sold out",))
+            return GangEnd(
+                "abandoned", f"cannot start enough nodes for {gang_text(gang)}: it {whys}, for over {minutes}"
+            )
+        return None
+
+    def _waits_too_long(
+        self, number: int, gang: GangDemand, groups: tuple[Group, ...], obstacles: Mapping[str, Obstacle], now: float
+    ) -> bool:
+        """Return whether the gang has lacked nodes of groups that are sold out for longer than the patience."""
+        reconciler = self.prospects.reconciler
+        sold_out = {name for name, each in obstacles.items() if each.kind == "sold out"}
+        if not sold_out and number not in self._short:
+            return False
+        if any(map(reconciler.requested, self.prospects.groups)):
+            return False  # the answer will tell
+        there = tuple(replace(group, max=min(group.max, self._coming(group.name))) for group in groups)
+        if self._launches(self._there, number, gang, there) is not None:
+            self._short.pop(number, None)
+            return False
+        without = tuple(
+            limited if group.name in sold_out else group for group, limited in zip(groups, there, strict=True)
+        )
+        if not sold_out or gang_fits(without, gang, self.prospects.max_nodes):
+            return False
+        nodes = sum(map(self._coming, self.prospects.groups))
+        short = self._short.setdefault(number, _Short(now, nodes))
+        if nodes > short.nodes:
+            short.since, short.nodes = now, nodes
+        return now - short.since > reconciler.limits.patience
+
+    def _launches(
+        self, known: _Known, number: int, gang: GangDemand, groups: tuple[Group, ...]
+    ) -> Mapping[str, int] | None:
+        """Return the cheapest nodes to launch with which a gang can start on these groups; None if it never can."""
+        there = {group.name: self._coming(group.name) for group in groups}
+        if known.groups != groups or known.there != there:
+            known.groups, known.there, known.launches = groups, there, {}
+        if number not in known.launches:
+            fits = gang_fits(groups, gang, self.prospects.max_nodes)
+            known.launches[number] = gang_launches(groups, there, gang) if fits else None
+        return known.launches[number]
+
+    def _at_most(self, group: Group, stopped: Collection[str], fixed: Mapping[str, int] | None, now: float) -> Group:
+        """Return a group with as many nodes at most as it can have, at the price of a new one."""
+        most = max(group.max, self.prospects.reconciler.effective(group.name))
+        if group.name in stopped:
+            most = min(most, self._coming(group.name))
+        if fixed is not None:
+            most = min(most, max(fixed.get(group.name, 0), self._coming(group.name)))
+        return replace(group, max=most, hourly_price=self.prospects.reconciler.price_now(group.name, now))
+
+    def _coming(self, group: str) -> int:
+        """Return the number of nodes that are active, or whose machines are at least requested."""
+        return self.prospects.reconciler.effective(group) - self.prospects.reconciler.unrequested(group)
+
+    def _whys(self, gang: GangDemand, obstacles: Mapping[str, Obstacle], kinds: Collection[str]) -> str:
+        """Return the obstacles of these kinds of the groups that can hold a member."""
+        found = (
+            name for name, each in obstacles.items() if each.kind in kinds and self._can_hold_any(name, gang.needs)
+        )
+        return "; it ".join(dict.fromkeys(obstacles[name].why for name in found))
+
+    def _can_hold_any(self, group: str, needs: Iterable[Needs]) -> bool:
+        return any(self.prospects.groups[group].can_hold(each) for each in dict.fromkeys(needs))
+
+    def _unaffordable(self, gang: GangDemand, nodes: int, per_hour: float, now: float) -> str:
+        ledger = self.prospects.ledger
+        lacks = f"{count_text(nodes, 'more node')} for {money_text(per_hour)}/h in total"
+        return (
+            f"cannot pay for {gang_text(gang)}: {money_text(ledger.spent(now))} of its budget of "
+            f"{money_text(ledger.budget or 0.0)} is spent, and {DRAIN_RESERVE:g} s of {lacks} must be covered; "
+            f"{RAISE_BUDGET}"
+        )
