@@ -12,7 +12,7 @@ type Decider = Literal["policy", "user", "reconciler", "budget"]
 KEPT = 1000
 
 UNUSABLE = "the pool stays as it is"
-"""Why a decision is held back that a policy failed to make."""
+"""Reason for which a decision is held back that a policy failed to make."""
 
 
 @dataclass(frozen=True, slots=True)

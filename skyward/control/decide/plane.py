@@ -38,7 +38,7 @@ from skyward.control.decide.messages import (
     Tick,
 )
 from skyward.control.decide.plane_view import PlaneView
-from skyward.control.decide.prospects import RAISE_BUDGET, Obstacle, Prospects, VainWait
+from skyward.control.decide.prospects import RAISE_BUDGET, GroupObstacle, Prospects, VainWait
 from skyward.control.decide.recorded_autoscaler import RecordedAutoscaler
 from skyward.control.decide.removal import after_drain, at_least, retained_nodes
 from skyward.control.decide.settings import PlaneSettings
@@ -853,7 +853,7 @@ class ControlPlane:
         """Return the pool as a policy sees it."""
         return self._snapshot(self._blocked(now), now)
 
-    def _snapshot(self, blocked: Mapping[str, Obstacle], now: float) -> Snapshot:
+    def _snapshot(self, blocked: Mapping[str, GroupObstacle], now: float) -> Snapshot:
         pauses = self._pauses(now)
         counts = {
             name: self._view.counts(name, self.desired.get(name, 0), is_paused=name in pauses) for name in self.groups

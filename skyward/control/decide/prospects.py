@@ -14,7 +14,7 @@ from skyward.formatting import money_text
 from skyward.scaling.snapshot import Group
 from skyward.values.needs import Needs
 
-__all__ = ["Obstacle", "Prospects", "VainWait"]
+__all__ = ["GroupObstacle", "Prospects", "VainWait"]
 
 RAISE_BUDGET = "raise the budget to continue: `pool.set_budget(USD)`, or `%sky up NAME --budget USD` in a notebook"
 
@@ -23,8 +23,8 @@ ANY_MACHINE = (0,)
 
 
 @dataclass(frozen=True, slots=True)
-class Obstacle:
-    """Why no more nodes of a group can be launched now.
+class GroupObstacle:
+    """The reason for which no more nodes of a group can be launched now.
 
     Attributes:
         why: the end of a sentence about the pool.
@@ -70,33 +70,33 @@ class Prospects:
             not (is_limited or reconciler.given_up or reconciler.has_failed) and reconciler.requester.backoff.is_clear
         )
 
-    def obstacles(self, now: float) -> dict[str, Obstacle]:
+    def obstacles(self, now: float) -> dict[str, GroupObstacle]:
         """Return the obstacles of the groups that have one."""
         if self.are_clear:
             return {}
         found = {name: self._obstacle(name, now) for name in self.groups}
         return {name: obstacle for name, obstacle in found.items() if obstacle is not None}
 
-    def _obstacle(self, name: str, now: float) -> Obstacle | None:
+    def _obstacle(self, name: str, now: float) -> GroupObstacle | None:
         reconciler, ledger = self.reconciler, self.ledger
         if reconciler.is_closed(name):
-            return Obstacle("closed", f"gets no more machines: {reconciler.last_refusal(name)}", is_final=True)
+            return GroupObstacle("closed", f"gets no more machines: {reconciler.last_refusal(name)}", is_final=True)
         if reconciler.has_given_up(name):
-            return Obstacle("failed", self.failures.get(name, "could not start a node"), is_final=True)
+            return GroupObstacle("failed", self.failures.get(name, "could not start a node"), is_final=True)
         price = reconciler.price_now(name, now)
         if not ledger.could_pay(reconciler.lowest_price(name), now):
-            return Obstacle("budget", self._unaffordable(price, now), is_final=True)
+            return GroupObstacle("budget", self._unaffordable(price, now), is_final=True)
         if self.max_nodes is not None:
             others = sum(group.min for other, group in self.groups.items() if other != name)
             if others >= self.max_nodes:
                 why = f"may have {self.max_nodes} nodes in total, which its other groups have as their minimum"
-                return Obstacle("full", why, is_final=True)
+                return GroupObstacle("full", why, is_final=True)
         if now < reconciler.failing_until(name):
-            return Obstacle("failed", self.failures.get(name, "could not start a node"))
+            return GroupObstacle("failed", self.failures.get(name, "could not start a node"))
         if reconciler.paused_until(name, now) > now:
-            return Obstacle("sold out", f"gets no machine now: {reconciler.last_refusal(name)}")
+            return GroupObstacle("sold out", f"gets no machine now: {reconciler.last_refusal(name)}")
         if not ledger.affordable(ANY_MACHINE, price, now):
-            return Obstacle("budget", self._unaffordable(price, now))
+            return GroupObstacle("budget", self._unaffordable(price, now))
         return None
 
     def _unaffordable(self, price: float, now: float) -> str:
@@ -108,7 +108,7 @@ class Prospects:
 
     # For the policies.
 
-    def blocked(self, shapes: Iterable[Needs], now: float) -> dict[str, Obstacle]:
+    def blocked(self, shapes: Iterable[Needs], now: float) -> dict[str, GroupObstacle]:
         """Return the obstacles of the groups in place of which others are to be launched.
 
         A group for which waiting does not help is one, if another can launch nodes; so is one that is obstructed for
@@ -149,7 +149,7 @@ class Prospects:
         ends = ((needs, self._end(needs, obstacles, now)) for needs in waiting)
         return {needs: end for needs, end in ends if end is not None}
 
-    def _end(self, needs: Needs, obstacles: Mapping[str, Obstacle], now: float) -> VainWait | None:
+    def _end(self, needs: Needs, obstacles: Mapping[str, GroupObstacle], now: float) -> VainWait | None:
         able = [group.name for group in self.groups.values() if group.can_hold(needs) and self._may_have(group)]
         if not able or any(self.reconciler.has_machine(name) for name in able):
             self._in_vain_since.pop(needs, None)

@@ -56,7 +56,7 @@ def test_different_hardware_is_an_error_that_lists_differences(pools: PoolManage
 
 def test_options_of_the_pool_are_compared(pools: PoolManager) -> None:
     pools.get_or_open("p", {"budget": 20.0})
-    pools.check("p", {"budget": 20.0, "policy": "pressure"})
+    pools.check("p", {"budget": 20.0, "policy": "adaptive"})
     with pytest.raises(SpecError, match="^Pool 'p' has --budget 20, not 5: close it with `%sky down p`"):
         pools.check("p", {"budget": 5.0})
 

@@ -1,4 +1,4 @@
-"""What a policy of the user may return: decisions are taken, everything else is refused with a sentence."""
+"""Results of policies of the user: decisions are taken, everything else is refused with a sentence."""
 
 import re
 from collections.abc import Mapping
