@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from skyward.control.decide.machines.budget import DRAIN_RESERVE
-from skyward.control.decide.prospects import RAISE_BUDGET, Obstacle, Prospects
+from skyward.control.decide.prospects import RAISE_BUDGET, GroupObstacle, Prospects
 from skyward.formatting import count_text, money_text
 from skyward.scaling.gang_placement import gang_fits, gang_launches
 from skyward.scaling.gang_text import gang_text, maximum_text
@@ -93,7 +93,7 @@ class GangProspects:
         number: int,
         gang: GangDemand,
         groups: tuple[Group, ...],
-        obstacles: Mapping[str, Obstacle],
+        obstacles: Mapping[str, GroupObstacle],
         fixed: Mapping[str, int] | None,
         now: float,
     ) -> GangEnd | None:
@@ -117,7 +117,12 @@ class GangProspects:
         return None
 
     def _waits_too_long(
-        self, number: int, gang: GangDemand, groups: tuple[Group, ...], obstacles: Mapping[str, Obstacle], now: float
+        self,
+        number: int,
+        gang: GangDemand,
+        groups: tuple[Group, ...],
+        obstacles: Mapping[str, GroupObstacle],
+        now: float,
     ) -> bool:
         """Return whether the gang has lacked nodes of groups that are sold out for longer than the patience."""
         reconciler = self.prospects.reconciler
@@ -172,7 +177,7 @@ class GangProspects:
         """Return the number of nodes that are active, or whose machines are at least requested."""
         return self.prospects.reconciler.effective(group) - self.prospects.reconciler.unrequested(group)
 
-    def _whys(self, gang: GangDemand, obstacles: Mapping[str, Obstacle], kinds: Collection[str]) -> str:
+    def _whys(self, gang: GangDemand, obstacles: Mapping[str, GroupObstacle], kinds: Collection[str]) -> str:
         """Return the obstacles of these kinds of the groups that can hold a member."""
         found = (
             name for name, each in obstacles.items() if each.kind in kinds and self._can_hold_any(name, gang.needs)

@@ -351,7 +351,7 @@ class ControlPlane:
             message = tasks.EndGang(number, end.outcome, end.reason)
             effects.extend(self.tasks.handle(message, now, self.handled))
 
-    def _blocked(self, now: float) -> dict[str, Obstacle]:
+    def _blocked(self, now: float) -> dict[str, GroupObstacle]:
         """Return the obstacles of the groups in place of which others are to be launched."""
         if self.prospects.are_clear:
             return {}
