@@ -30,10 +30,17 @@ class GangEnd:
 
 @dataclass(slots=True)
 class _Known:
-    """What was found for some groups: nodes of them to launch for each gang; None if it does not fit on them."""
+    """What was found for some groups, until they change.
+
+    Attributes:
+        there: nodes that the groups have.
+        is_priced: True if the nodes to launch were looked for, which only a budget needs.
+        launches: for each gang, the cheapest nodes to launch; None if it does not fit on the groups.
+    """
 
     groups: tuple[Group, ...] = ()
     there: dict[str, int] = field(default_factory=dict)
+    is_priced: bool = False
     launches: dict[int, Mapping[str, int] | None] = field(default_factory=dict)
 
 
@@ -52,7 +59,6 @@ class GangProspects:
     prospects: Prospects
     _ever: _Known = field(default_factory=_Known)
     _now: _Known = field(default_factory=_Known)
-    _there: _Known = field(default_factory=_Known)
     _short: dict[int, _Short] = field(default_factory=dict)
 
     def ends(
@@ -68,6 +74,7 @@ class GangProspects:
         obstacles = self.prospects.obstacles(now)
         stopped = {name: each for name, each in obstacles.items() if each.kind in ("failed", "closed", "full")}
         groups = tuple(self._at_most(group, stopped, fixed, now) for group in self.prospects.groups.values())
+        self._look_at(self._ever, groups, waiting)
         ends = ((number, self._end(number, gang, groups, obstacles, fixed, now)) for number, gang in waiting.items())
         return {number: end for number, end in ends if end is not None}
 
@@ -77,7 +84,8 @@ class GangProspects:
         if not obstacles:
             return set()
         groups = tuple(self._at_most(group, obstacles, None, now) for group in self.prospects.groups.values())
-        able = (gang for number, gang in waiting.items() if self._launches(self._now, number, gang, groups) is not None)
+        self._look_at(self._now, groups, waiting)
+        able = (gang for number, gang in waiting.items() if self._launches(self._now, number, gang) is not None)
         return {needs for gang in able for needs in gang.needs}
 
     def _end(
@@ -89,7 +97,7 @@ class GangProspects:
         fixed: Mapping[str, int] | None,
         now: float,
     ) -> GangEnd | None:
-        launches = self._launches(self._ever, number, gang, groups)
+        launches = self._launches(self._ever, number, gang)
         if launches is None:
             whys = self._whys(gang, obstacles, ("failed", "closed"))
             if whys:
@@ -97,9 +105,8 @@ class GangProspects:
             most = maximum_text(groups, self.prospects.max_nodes)
             adds = ", and policy 'no' adds none" if fixed is not None else ""
             return GangEnd("infeasible", f"{gang_text(gang)}, which need more nodes than there are, {most}{adds}")
-        ledger, price = self.prospects.ledger, {group.name: group.hourly_price for group in groups}
-        per_hour = sum(count * price[name] for name, count in launches.items())
-        if per_hour and not ledger.could_pay_more(per_hour, now):
+        per_hour = sum(launches.get(group.name, 0) * group.hourly_price for group in groups) if launches else 0.0
+        if per_hour and not self.prospects.ledger.could_pay_more(per_hour, now):
             return GangEnd("unfunded", self._unaffordable(gang, sum(launches.values()), per_hour, now))
         if self._waits_too_long(number, gang, groups, obstacles, now):
             minutes = f"{self.prospects.reconciler.limits.patience / 60:g} minutes"
@@ -125,7 +132,7 @@ class GangProspects:
         if any(map(reconciler.requested, self.prospects.groups)):
             return False  # the answer will tell
         there = tuple(replace(group, max=min(group.max, self._coming(group.name))) for group in groups)
-        if self._launches(self._there, number, gang, there) is not None:
+        if gang_fits(there, gang, self.prospects.max_nodes):
             self._short.pop(number, None)
             return False
         without = tuple(
@@ -139,16 +146,22 @@ class GangProspects:
             short.since, short.nodes = now, nodes
         return now - short.since > reconciler.limits.patience
 
-    def _launches(
-        self, known: _Known, number: int, gang: GangDemand, groups: tuple[Group, ...]
-    ) -> Mapping[str, int] | None:
-        """Return the cheapest nodes to launch with which a gang can start on these groups; None if it never can."""
+    def _look_at(self, known: _Known, groups: tuple[Group, ...], waiting: Collection[int]) -> None:
+        """Forget what was found for other groups, and for gangs that wait no more."""
         there = {group.name: self._coming(group.name) for group in groups}
-        if known.groups != groups or known.there != there:
-            known.groups, known.there, known.launches = groups, there, {}
+        is_priced = known is self._ever and self.prospects.ledger.budget is not None
+        if (known.groups, known.there, known.is_priced) != (groups, there, is_priced):
+            known.groups, known.there, known.is_priced, known.launches = groups, there, is_priced, {}
+        if len(known.launches) > len(waiting):
+            known.launches = {number: known.launches[number] for number in waiting if number in known.launches}
+
+    def _launches(self, known: _Known, number: int, gang: GangDemand) -> Mapping[str, int] | None:
+        """Return the cheapest nodes to launch with which a gang can start; None if it does not fit on the groups."""
         if number not in known.launches:
-            fits = gang_fits(groups, gang, self.prospects.max_nodes)
-            known.launches[number] = gang_launches(groups, there, gang) if fits else None
+            found: Mapping[str, int] | None = None
+            if gang_fits(known.groups, gang, self.prospects.max_nodes):
+                found = gang_launches(known.groups, known.there, gang) if known.is_priced else {}
+            known.launches[number] = found
         return known.launches[number]
 
     def _at_most(self, group: Group, stopped: Collection[str], fixed: Mapping[str, int] | None, now: float) -> Group:
