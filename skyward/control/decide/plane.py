@@ -802,7 +802,7 @@ class ControlPlane:
             self._end_hopeless_gangs(now, effects)
         if self.budget_exhausted and self.tasks.waiting:
             effects.extend(self.tasks.handle(tasks.Abandon(self.failure, "unfunded"), now, self.handled))
-        elif self.ready and self.tasks.waiting and (vain := self.prospects.in_vain(self.tasks.shapes(), now)):
+        elif self.ready and self.tasks.waiting and (vain := self._vain_waits(now)):
             self._end_vain_waits(vain, now, effects)
         elif self.ready and self.tasks.waiting and not any(self.desired.values()) and (shapes := self._wakeable()):
             self._wake(shapes[0], "tasks wait and the pool has no nodes", now, effects)
@@ -821,6 +821,10 @@ class ControlPlane:
         if self.tasks.has_waiting_gangs and not any(self.desired.values()) and self._may_wake:
             return self._wake_for_gangs("gangs wait and the pool has no nodes", now, effects)
         return self._is_full() and self._make_room(now, effects)
+
+    def _vain_waits(self, now: float) -> dict[Needs, VainWait]:
+        """Return how the waiting tasks end for which no node can come, by shape."""
+        return {} if self.prospects.are_clear else self.prospects.in_vain(self.tasks.shapes(), now)
 
     def _end_vain_waits(self, vain: Mapping[Needs, VainWait], now: float, effects: list[PlaneEffect]) -> None:
         """End the waiting tasks for which no node can come."""

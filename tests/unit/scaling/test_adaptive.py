@@ -285,7 +285,7 @@ def test_idle_nodes_make_room_for_tasks_that_need_another_group() -> None:
         (
             pool(Demand(8, seconds=120.0), active=2, boot=60.0, running=(RunningTasks(2, 120.0),)),
             "8 tasks of about 120 s need 16 min of slots; with 2 nodes they end in 10 min, more than a boot of 60 s "
-            "and the target of 60 s -> 8 nodes",
+            "and the target of 60 s together -> 8 nodes",
         ),
         (pool(active=2, busy=1), "1 of 2 slots are busy and no task waits"),
         (

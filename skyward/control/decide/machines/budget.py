@@ -47,6 +47,7 @@ class Ledger:
 
     budget: float | None = None
     _reserved: dict[int, float] = field(default_factory=dict)
+    _reserved_per_hour: float = 0.0
     _prices: dict[int, float] = field(default_factory=dict)
     _per_hour: float = 0.0
     _spent: float = 0.0
@@ -63,7 +64,9 @@ class Ledger:
 
     def reserve(self, machine: int, price: float) -> None:
         """Commit a requested machine at `price` USD an hour; an earlier request at a higher price may still succeed."""
-        self._reserved[machine] = max(price, self._reserved.get(machine, 0.0))
+        before = self._reserved.get(machine, 0.0)
+        self._reserved[machine] = max(price, before)
+        self._reserved_per_hour += self._reserved[machine] - before
 
     def affordable(self, machines: Iterable[int], price: float, now: float) -> list[int]:
         """Return those of these machines that the budget allows to request at this price, USD an hour.
@@ -92,7 +95,7 @@ class Ledger:
     def bill(self, machine: int, now: float) -> None:
         """Start billing an allocated machine."""
         self._advance(now)
-        price = self._reserved.pop(machine, None)
+        price = self._release(machine)
         if price is not None:
             self._prices[machine] = price
             self._per_hour += price
@@ -111,7 +114,7 @@ class Ledger:
     def close_account(self, machine: int, now: float) -> None:
         """Stop billing a machine, or release its commitment."""
         self._advance(now)
-        self._reserved.pop(machine, None)
+        self._release(machine)
         self._per_hour -= self._prices.pop(machine, 0.0)
         if not self._prices:
             self._per_hour = 0.0
@@ -120,6 +123,7 @@ class Ledger:
         """Stop billing: every machine is terminated."""
         self._advance(now)
         self._reserved.clear()
+        self._reserved_per_hour = 0.0
         self._prices.clear()
         self._per_hour = 0.0
 
@@ -129,7 +133,7 @@ class Ledger:
 
     def committed(self, now: float) -> float:
         """Return the USD that will be spent even if every machine is drained from now on."""
-        return self.spent(now) + (self._per_hour + sum(self._reserved.values())) * DRAIN_RESERVE / 3600
+        return self.spent(now) + (self._per_hour + self._reserved_per_hour) * DRAIN_RESERVE / 3600
 
     def room(self, price: float, now: float) -> int | None:
         """Return the number of additional machines at this price that the budget allows; None for no limit."""
@@ -144,6 +148,13 @@ class Ledger:
         if self._at is None or self._per_hour <= 0:
             return float("-inf") if self._spent >= self.budget else float("inf")
         return self._at + (self.budget - self._spent) / self._per_hour * 3600 - ahead
+
+    def _release(self, machine: int) -> float | None:
+        """Release the commitment of a machine; return its price."""
+        price = self._reserved.pop(machine, None)
+        if price is not None:
+            self._reserved_per_hour = self._reserved_per_hour - price if self._reserved else 0.0
+        return price
 
     def _advance(self, now: float) -> None:
         self._spent = self.spent(now)
