@@ -9,7 +9,7 @@ from benchmarks.figure import Aim, Figure, Peer, timed
 from benchmarks.floors.ray_scheduler import RayScheduler
 from benchmarks.settings import Settings
 from skyward.scaling import Counts, Demand, Group, Pressure, Snapshot
-from skyward.scaling.planner import Existing, NodeType, PlanRequest, ScalingPlan, plan
+from skyward.scaling.ray.planner import Existing, NodeType, PlanRequest, ScalingPlan, plan
 
 __all__ = ["figures"]
 

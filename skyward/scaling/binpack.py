@@ -8,7 +8,7 @@ from skyward.scaling.bundles import bundle, free_of, node_type
 from skyward.scaling.fitting import never
 from skyward.scaling.gang_placement import gang_nodes
 from skyward.scaling.gang_text import gangs_wait
-from skyward.scaling.planner import Existing, Gang, GangConstraint, PlanRequest, ScalingPlan, plan
+from skyward.scaling.ray.planner import Existing, Gang, GangConstraint, PlanRequest, ScalingPlan, plan
 from skyward.scaling.snapshot import Decision, Group, NodeLoad, Snapshot
 from skyward.scaling.wording import of_group, seconds_text, steady, tasks_wait
 from skyward.values.gangs import GangPlacement

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from skyward.scaling.planner import Existing, NodeType, PlanRequest, plan
+from skyward.scaling.ray.planner import Existing, NodeType, PlanRequest, plan
 from skyward.scaling.snapshot import Demand, Group
 from skyward.values.needs import Needs, Resources
 

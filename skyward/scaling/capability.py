@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from skyward.scaling.commands import (
+from skyward.scaling.scaler.commands import (
     HEARTBEAT,
     ClusterState,
     ScalerCommand,

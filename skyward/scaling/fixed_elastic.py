@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 
-from skyward.scaling.commands import HEARTBEAT, ClusterState, ScalerCommand, StartGroup, check_ratios
+from skyward.scaling.scaler.commands import HEARTBEAT, ClusterState, ScalerCommand, StartGroup, check_ratios
 from skyward.scaling.snapshot import Decision, Group, NodeLoad, Snapshot
 from skyward.scaling.translation import combine, decide_part
 from skyward.scaling.vanilla import VanillaRule

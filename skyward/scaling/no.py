@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from skyward.scaling.commands import ClusterState, ScalerCommand
+from skyward.scaling.scaler.commands import ClusterState, ScalerCommand
 from skyward.scaling.snapshot import Decision, Snapshot
 from skyward.scaling.translation import decide
 

@@ -8,8 +8,8 @@ from skyward.scaling.binpack import Binpack
 from skyward.scaling.capability import Capability
 from skyward.scaling.fixed_elastic import FixedElastic
 from skyward.scaling.no import No
-from skyward.scaling.policy_content import scaling_of
 from skyward.scaling.pressure import Pressure
+from skyward.scaling.scaler.policy_content import scaling_of
 from skyward.scaling.snapshot import Policy
 from skyward.scaling.vanilla import Vanilla
 from skyward.values import limits

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from skyward.scaling.commands import (
+from skyward.scaling.scaler.commands import (
     HEARTBEAT,
     ClusterState,
     ScalerCommand,

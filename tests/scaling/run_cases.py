@@ -24,12 +24,12 @@ from skyward.control.decide.machines.messages import Desired, Drain, Launch
 from skyward.control.decide.machines.reconciler import Reconciler
 from skyward.control.decide.machines.sources import MachineSource
 from skyward.scaling.capability import CapabilityRule
-from skyward.scaling.commands import ClusterState, Rule, ShutDownGroup, StartGroup, Tasks, WorkerGroup
 from skyward.scaling.fixed_elastic import FixedElasticRule
 from skyward.scaling.no import NoRule
-from skyward.scaling.packing import score
-from skyward.scaling.planner import Existing, Gang, NodeType, PlanRequest, plan
 from skyward.scaling.pressure import desired_nodes
+from skyward.scaling.ray.packing import score
+from skyward.scaling.ray.planner import Existing, Gang, NodeType, PlanRequest, plan
+from skyward.scaling.scaler.commands import ClusterState, Rule, ShutDownGroup, StartGroup, Tasks, WorkerGroup
 from skyward.scaling.vanilla import VanillaRule
 
 type Json = Any

@@ -15,7 +15,7 @@ from math import ceil
 from skyward.control.lifecycle import AUTOSCALER, AutoscalerState, Lifecycle
 from skyward.formatting import count_text, joined, money_text
 from skyward.scaling.bundles import floor_nodes
-from skyward.scaling.checking import checked
+from skyward.control.decide.checking import checked
 from skyward.scaling.snapshot import Decision, Policy, Snapshot
 from skyward.scaling.wording import of_group, seconds_text
 

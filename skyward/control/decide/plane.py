@@ -50,7 +50,7 @@ from skyward.events.decisions import UNUSABLE, Decider, DecisionEvent, DecisionL
 from skyward.formatting import count_text, money_text
 from skyward.kept.registry import KeptRegistry
 from skyward.scaling.bundles import floor_nodes
-from skyward.scaling.checking import failure_text
+from skyward.control.decide.checking import failure_text
 from skyward.scaling.fitting import cheapest
 from skyward.scaling.gang_placement import gang_nodes
 from skyward.scaling.snapshot import DEFAULT_IDLE_TIMEOUT, Demand, Group, Policy, RetainedNodes, Snapshot

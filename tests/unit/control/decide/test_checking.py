@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skyward.scaling import Counts, Decision, Group, NodeLoad, Snapshot
-from skyward.scaling.checking import UnusableDecisionError, checked, failure_text
+from skyward.control.decide.checking import UnusableDecisionError, checked, failure_text
 
 pytestmark = pytest.mark.unit
 

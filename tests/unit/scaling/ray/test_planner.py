@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skyward.scaling.packing import score
-from skyward.scaling.planner import Existing, Gang, NodeType, PlanRequest, plan
+from skyward.scaling.ray.packing import score
+from skyward.scaling.ray.planner import Existing, Gang, NodeType, PlanRequest, plan
 
 pytestmark = pytest.mark.unit
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Literal
 
-from skyward.scaling.packing import EqualNodes, EqualRequests, Room, Rooms, fill, shapes_of
+from skyward.scaling.ray.packing import EqualNodes, EqualRequests, Room, Rooms, fill, shapes_of
 from skyward.values.needs import Resources
 
 __all__ = ["Existing", "Gang", "GangConstraint", "NodeType", "PlanRequest", "ScalingPlan", "TerminationCause", "plan"]

@@ -1,0 +1,1 @@
+"""Commands and settings of OpenGRIS Scaler's policies, in its own terms."""
