@@ -594,14 +594,27 @@ def _work_text(
         there = f"with {count_text(nodes)} they end in {rough_text(_end(snapshot, work))}"
     wait = min(offer.wait for offer in offers.values())
     if launched:
-        limit = f"more than a boot of {rough_text(boot)} and the target of {rough_text(wait) if wait else 'no wait'}"
-        return f"{what} {needed} {rough_text(work)} of slots; {there}" + (f", {limit}" if slots else "")
+        return f"{what} {needed} {rough_text(work)} of slots; {there}" + (
+            f", {_too_late(snapshot, waiting, work, boot, wait)}" if slots else ""
+        )
     booting = sum(counts.booting for counts in snapshot.counts.values())
     coming = f", and {count_text(booting)} {'boots' if booting == 1 else 'boot'}" if booting else ""
     if result.short and booting == 0:
         return f"{what} {needed} {rough_text(work)} of slots; {there}, and no more nodes may be launched"
     one = "one node" if nodes <= 1 else f"{nodes} nodes"
     return f"{what} {needed} {rough_text(work / max(1, slots))} on {one}{coming}; a boot takes {rough_text(boot)}"
+
+
+def _too_late(snapshot: Snapshot, waiting: Sequence[_Waiting], work: float, boot: float, wait: float) -> str:
+    """Return why the nodes that are up do not suffice, as the end of a sentence."""
+    target = f"the target of {rough_text(wait)}" if wait else "no target beyond it"
+    limits = f"a boot of {rough_text(boot)} and {target}"
+    if _end(snapshot, work) > boot + wait:
+        return f"more than {limits} together"
+    longest = max(each.demand.waited for each in waiting)
+    if longest > boot + wait:
+        return f"but the oldest has waited for {rough_text(longest)}, more than {limits} together"
+    return f"but not all of them start within {limits} together"
 
 
 def _end(snapshot: Snapshot, work: float) -> float:

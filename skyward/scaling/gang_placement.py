@@ -349,7 +349,7 @@ def gang_launches(groups: Sequence[Group], there: Mapping[str, int], gang: GangD
 
 @dataclass(frozen=True, slots=True)
 class GangUse:
-    """What the waiting gangs will use of a group.
+    """Parts of a group that the waiting gangs will use.
 
     Attributes:
         free: free slots of its active nodes.

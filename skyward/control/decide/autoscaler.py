@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import ceil
 
+from skyward.control.decide.checking import checked
 from skyward.control.lifecycle import AUTOSCALER, AutoscalerState, Lifecycle
 from skyward.formatting import count_text, joined, money_text
 from skyward.scaling.bundles import floor_nodes
-from skyward.control.decide.checking import checked
 from skyward.scaling.snapshot import Decision, Policy, Snapshot
 from skyward.scaling.wording import of_group, seconds_text
 

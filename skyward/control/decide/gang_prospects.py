@@ -30,7 +30,7 @@ class GangEnd:
 
 @dataclass(slots=True)
 class _Known:
-    """What was found for some groups, until they change.
+    """Results for some groups, until they change.
 
     Attributes:
         there: nodes that the groups have.

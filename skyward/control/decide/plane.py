@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from skyward.control.decide.autoscaler import Autoscaler, BlockedNodes, GrowthLimits
 from skyward.control.decide.causes import Cause, CauseLog, describe, resized_text
+from skyward.control.decide.checking import failure_text
 from skyward.control.decide.gang_prospects import GangEnd, GangProspects
 from skyward.control.decide.machines import messages as machines
 from skyward.control.decide.machines.budget import (
@@ -50,7 +51,6 @@ from skyward.events.decisions import UNUSABLE, Decider, DecisionEvent, DecisionL
 from skyward.formatting import count_text, money_text
 from skyward.kept.registry import KeptRegistry
 from skyward.scaling.bundles import floor_nodes
-from skyward.control.decide.checking import failure_text
 from skyward.scaling.fitting import cheapest
 from skyward.scaling.gang_placement import gang_nodes
 from skyward.scaling.snapshot import DEFAULT_IDLE_TIMEOUT, Demand, Group, Policy, RetainedNodes, Snapshot

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skyward.scaling import Counts, Decision, Group, NodeLoad, Snapshot
 from skyward.control.decide.checking import UnusableDecisionError, checked, failure_text
+from skyward.scaling import Counts, Decision, Group, NodeLoad, Snapshot
 
 pytestmark = pytest.mark.unit
 
