@@ -150,7 +150,10 @@ class Invariants:
             if desired < stay and not plane.budget_exhausted and not runner.closing:
                 yield "nodes with kept values stay", f"{desired} nodes of {name!r} are desired, but {stay} must stay"
         if (most := self._scenario.max_nodes) is not None:
-            stay = sum(each.nodes for each in retained.values())
+            kept = {name: each.nodes for name, each in retained.items()}  # they stay beside the others' minimums
+            stay = sum(
+                max(group.min, kept[name]) if name in kept else group.min for name, group in plane.groups.items()
+            )
             total, before_total = sum(plane.desired.values()), self._total_before
             self._total_before = total
             if total > max(most, stay, before_total):
