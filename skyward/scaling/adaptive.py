@@ -423,7 +423,9 @@ def _use_existing(each: _Waiting, able: Iterable[_Offer], snapshot: Snapshot) ->
     left = float(each.demand.count)
     able = list(able)
     is_helped = any(offer.coming for offer in able)
-    overdue = bool(able) and not is_helped and each.demand.waited > max(offer.window for offer in able)
+    # shorter tasks get a slot before a node has booted
+    may_help = bool(able) and not is_helped and each.seconds >= min(offer.boot for offer in able)
+    overdue = may_help and each.demand.waited > max(offer.window for offer in able)
     for offer in able:
         per_node = at_once(offer.group, each.demand.needs)
         starts = per_node * starts_of_free(offer.window, each.seconds)
