@@ -178,7 +178,7 @@ class Adaptive:
             settled=True,
             infeasible=never(snapshot),
             cancelled=cancelled,
-            look_in=self._look_in(snapshot, offers, result, bool(victims)),
+            look_in=self._look_in(snapshot, offers, result, gangs, bool(victims)),
         )
 
     def _observe(self, snapshot: Snapshot) -> None:
@@ -253,7 +253,7 @@ class Adaptive:
         self, snapshot: Snapshot, offers: dict[str, _Offer], result: _Result, gangs: GangPlan
     ) -> tuple[list[NodeLoad], str]:
         """Return the nodes to remove because they idle, and the reason."""
-        needs_room = bool(result.short) and snapshot.max_nodes is not None
+        needs_room = _needs_room(offers, result, snapshot)
         if snapshot.now < self._scan_at and not needs_room and not snapshot.idle_for:
             return [], ""
         may_shrink = (name for name, offer in offers.items() if self._may_shrink(offer, snapshot))
@@ -339,7 +339,9 @@ class Adaptive:
             ahead += group.slots
         return max(0, min(offer.coming - needed, counts.active + offer.coming - group.min))
 
-    def _look_in(self, snapshot: Snapshot, offers: dict[str, _Offer], result: _Result, going: bool) -> float | None:
+    def _look_in(
+        self, snapshot: Snapshot, offers: dict[str, _Offer], result: _Result, gangs: GangPlan, going: bool
+    ) -> float | None:
         """Return the seconds after which to look again: when a boot, a pause or an idle time may have ended."""
         times = [result.look_in]
         boot = min((offer.boot for offer in offers.values()), default=BOOT)
@@ -347,11 +349,21 @@ class Adaptive:
             times.append(max(0.2, min(boot, 60.0) / 8))
         if going:
             times.append(2.0)
-        elif any(self._may_shrink(offer, snapshot) for offer in offers.values()):
+        elif any(self._may_shrink(offer, snapshot) and not gangs.least(name) for name, offer in offers.items()):
             times.append(max(0.0, self._scan_at - snapshot.now))
         times += [snapshot.pauses[name] for name in offers if 0 < snapshot.pauses.get(name, 0.0) < inf]
         soonest = min(times)
         return None if soonest == inf else max(0.01, soonest)
+
+
+def _needs_room(offers: dict[str, _Offer], result: _Result, snapshot: Snapshot) -> bool:
+    """Return whether nodes for waiting tasks may be launched only once others have gone."""
+    if snapshot.max_nodes is None:
+        return False
+    if sum(counts.active + counts.booting for counts in snapshot.counts.values()) < snapshot.max_nodes:
+        return False
+    wanted = [offer.group for offer in offers.values() if offer.room > 0]
+    return any(group.can_hold(needs) for needs in result.short for group in wanted)
 
 
 def _offer(group: Group, snapshot: Snapshot) -> _Offer:
@@ -423,13 +435,13 @@ def _use_existing(each: _Waiting, able: Iterable[_Offer], snapshot: Snapshot) ->
     left = float(each.demand.count)
     able = list(able)
     is_helped = any(offer.coming for offer in able)
-    # shorter tasks get a slot before a node has booted
-    may_help = bool(able) and not is_helped and each.seconds >= min(offer.boot for offer in able)
-    overdue = may_help and each.demand.waited > max(offer.window for offer in able)
+    # shorter tasks get a slot before a node has booted; longer ones have shown that the free slots do not fit them
+    may_be_late = bool(able) and each.seconds >= min(offer.boot for offer in able)
+    is_late = may_be_late and each.demand.waited > max(offer.window for offer in able)
     for offer in able:
         per_node = at_once(offer.group, each.demand.needs)
         starts = per_node * starts_of_free(offer.window, each.seconds)
-        used = 0.0 if overdue else min(offer.free, left / starts)
+        used = 0.0 if is_late else min(offer.free, left / starts)
         offer.free -= used
         left -= used * starts
     for offer in able:
@@ -449,7 +461,7 @@ def _use_existing(each: _Waiting, able: Iterable[_Offer], snapshot: Snapshot) ->
         offer.busy -= used
         left -= used * starts
         busy += used * starts
-    if overdue and left <= SLACK and busy > 0:
+    if is_late and not is_helped and left <= SLACK and busy > 0:
         left = min(1.0, busy)  # what they wait for did not come: the estimate was wrong
     return max(0.0, left)
 
@@ -585,11 +597,15 @@ def _work_text(
             more = count_text(sum(launched.values()), "more node")
             return f"{tasks} of unknown length: {more}, until one has ended or run for a boot, {rough_text(boot)}"
         return f"{tasks} of unknown length wait until one has ended or run for a boot, {rough_text(boot)}"
-    work = sum(each.demand.count * each.seconds for each in waiting)
+    known = [each for each in waiting if each.known]
+    if unknown := count - sum(each.demand.count for each in known):
+        tasks = f"{unknown:,} {'task' if unknown == 1 else 'tasks'} of unknown length and {count - unknown:,}"
+        count -= unknown
+    work = sum(each.demand.count * each.seconds for each in known)
     slots = snapshot.capacity
     nodes = sum(counts.active for counts in snapshot.counts.values())
     what = f"{tasks} of about {rough_text(work / count)}"
-    needed = "needs" if count == 1 else "need"
+    needed = "needs" if count == 1 and not unknown else "need"
     if not slots:
         there = "no node is up yet"
     else:

@@ -39,11 +39,13 @@ class GrowthLimits:
         budget: USD, for the reason.
         blocked: nodes that cannot be launched now, by group: if the policy wants nodes of others, they are no longer
             waited for.
+        needed: nodes without which waiting tasks could start nowhere, by group.
     """
 
     room: Mapping[str, int | None] = field(default_factory=dict)
     budget: float | None = None
     blocked: Mapping[str, BlockedNodes] = field(default_factory=dict)
+    needed: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +128,7 @@ class Autoscaler:
             return None
         if self.state == "cooling" and now >= self._acted_at + self.cooldown:
             self._life.move("watching", now)
+        self.look_at = None
         decision = checked(self.policy.decide(snapshot), snapshot)
         before = snapshot.desired
         wanted, notes = _within_bounds(decision, snapshot, limits)
@@ -208,6 +211,7 @@ def _within_bounds(decision: Decision, snapshot: Snapshot, limits: GrowthLimits)
         of = of_group(name, snapshot)
         waited_for = before[name] - limits.blocked[name].nodes if name in limits.blocked else before[name]
         least = [(waited_for if starting else 0, "the nodes stay while tasks wait for the first one")]
+        least.append((limits.needed.get(name, 0), f"tasks wait that only nodes of group {name!r} can run"))
         floored = count_text(floor.get(name, 0))
         least.append((floor.get(name, 0), f"`request_resources` reserves at least {floored}{of}"))
         least += [(retained.nodes, retained.why)] if retained is not None else []

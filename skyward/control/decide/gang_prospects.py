@@ -72,7 +72,11 @@ class GangProspects:
         for number in self._short.keys() - waiting.keys():
             del self._short[number]
         obstacles = self.prospects.obstacles(now)
-        stopped = {name: each for name, each in obstacles.items() if each.kind in ("failed", "closed", "full")}
+        stopped = {
+            name: each
+            for name, each in obstacles.items()
+            if each.kind in ("failed", "closed", "full") and each.is_final
+        }
         groups = tuple(self._at_most(group, stopped, fixed, now) for group in self.prospects.groups.values())
         self._look_at(self._ever, groups, waiting)
         ends = ((number, self._end(number, gang, groups, obstacles, fixed, now)) for number, gang in waiting.items())
@@ -126,7 +130,9 @@ class GangProspects:
     ) -> bool:
         """Return whether the gang has lacked nodes of groups that are sold out for longer than the patience."""
         reconciler = self.prospects.reconciler
-        sold_out = {name for name, each in obstacles.items() if each.kind == "sold out"}
+        sold_out = {
+            name for name, each in obstacles.items() if each.kind in ("sold out", "failed") and not each.is_final
+        }
         if not sold_out and number not in self._short:
             return False
         if any(map(reconciler.requested, self.prospects.groups)):

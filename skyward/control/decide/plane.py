@@ -300,6 +300,9 @@ class ControlPlane:
 
     def _make_room(self, now: float, effects: list[PlaneEffect]) -> bool:
         """Remove an idle node in favour of tasks that no node there is can hold; return whether one was removed."""
+        unheld = [needs for needs in self.tasks.shapes() if not self._is_held(needs)]
+        if not unheld:
+            return False
         kept = self.kept.busy_nodes(now)
         idle = {
             rank: self.reconciler.table.assignments[rank].machine.group
@@ -307,10 +310,8 @@ class ControlPlane:
             if rank not in kept and self.tasks.is_empty(rank)
         }
         obstacles = self.prospects.obstacles(now)
-        for needs in self.tasks.shapes():
+        for needs in unheld:
             fitting = [group for group in self.groups.values() if group.can_hold(needs)]
-            if any(self.reconciler.effective(group.name) for group in fitting):
-                continue
             able = [group for group in fitting if group.max and group.name not in obstacles]
             group = cheapest(able, needs)
             rank = room_maker(idle, self.groups, self.desired, [group.name for group in able])
@@ -324,6 +325,27 @@ class ControlPlane:
             self._decide("reconciler", after, reason, now, effects, victims=(rank,))
             return True
         return False
+
+    def _is_held(self, needs: Needs) -> bool:
+        """Return whether a node that could hold this shape is active or boots."""
+        return any(self.reconciler.effective(name) for name, group in self.groups.items() if group.can_hold(needs))
+
+    def _needed(self, groups: Sequence[Group]) -> dict[str, int]:
+        """Return the nodes without which waiting tasks could start nowhere, by group: one for each such shape.
+
+        Some policies do not look at the needs of tasks: they launch no node of the only group that fits, or remove it.
+        """
+        needed: dict[str, int] = {}
+        if len(groups) == 1 or self.policy.name == "no":
+            return needed
+        for needs in self.tasks.shapes():
+            able = [group for group in groups if group.can_hold(needs)]
+            there = {group.name: count for group in able if (count := self.reconciler.effective(group.name))}
+            if not there and (group := cheapest(able, needs)) is not None and group.can_launch:
+                needed[group.name] = 1
+            elif sum(there.values()) == 1:
+                needed |= there
+        return needed
 
     def _wake_for_gangs(self, reason: str, now: float, effects: list[PlaneEffect]) -> bool:
         """Launch the nodes that the waiting gangs need, for a pool that has none; return whether it does."""
@@ -386,6 +408,8 @@ class ControlPlane:
                     if gone := self.kept.node_lost(rank, reason):
                         effects.append(KeptValuesLost(rank, machine, gone, reason, cause=self.handled))
                 case machines.Activate(machine, rank, group):
+                    if not self.budget_exhausted:
+                        self.failure = ""
                     self._draining.discard(rank)
                     self._joined(machine, rank, self.groups[group], now, effects)
                 case machines.Drain(rank):
@@ -637,13 +661,15 @@ class ControlPlane:
         """Evaluate the policy, and apply what is due now."""
         self._evaluated_at, self._evaluate_at = now, None
         if not self.ready or self.budget_exhausted or not self.elastic:
+            self.autoscaler.look_at = None
             return
         room = {name: self.ledger.room(self.reconciler.price_now(name, now), now) for name in self.groups}
         obstacles = self._blocked(now)
         blocked = {name: BlockedNodes(self._not_waited_for(name), each.why) for name, each in obstacles.items()}
         try:
-            limits = GrowthLimits(room, self.ledger.budget, blocked)
-            verdict = self.autoscaler.evaluate(self._snapshot(obstacles, now), limits)
+            snapshot = self._snapshot(obstacles, now)
+            limits = GrowthLimits(room, self.ledger.budget, blocked, self._needed(snapshot.groups))
+            verdict = self.autoscaler.evaluate(snapshot, limits)
         except (Exception, SystemExit) as error:  # of a policy that the user wrote; the pool stays as it is
             failed = failure_text(error)
             if failed != self._policy_failure:
@@ -800,6 +826,8 @@ class ControlPlane:
             effects.append(ThresholdReached(cause=self.handled))
         if self.ready and not self.budget_exhausted and self.tasks.has_waiting_gangs:
             self._end_hopeless_gangs(now, effects)
+        if not self.tasks.waiting:
+            self.prospects.forget_waits()
         if self.budget_exhausted and self.tasks.waiting:
             effects.extend(self.tasks.handle(tasks.Abandon(self.failure, "unfunded"), now, self.handled))
         elif self.ready and self.tasks.waiting and (vain := self._vain_waits(now)):
@@ -832,7 +860,6 @@ class ControlPlane:
         for needs, end in vain.items():
             ends.setdefault(end, set()).add(needs)
         for end, shapes in ends.items():
-            self.failure = end.why
             self._log("reconciler", self.desired, self.desired, f"waiting tasks end: the pool {end.why}", now, effects)
             message = tasks.Abandon(end.why, end.outcome, frozenset(shapes))
             effects.extend(self.tasks.handle(message, now, self.handled))
@@ -895,8 +922,7 @@ class ControlPlane:
     @property
     def head(self) -> str | None:
         """Group of node 0; None if its machine is not requested yet."""
-        head = self.reconciler.table.assignments.get(0)
-        return None if head is None or head.machine.state == "QUEUED" else head.machine.group
+        return self.reconciler.head
 
     @property
     def _idle_timeout(self) -> float:

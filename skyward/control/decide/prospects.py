@@ -87,9 +87,12 @@ class Prospects:
         if not ledger.could_pay(reconciler.lowest_price(name), now):
             return GroupObstacle("budget", self._unaffordable(price, now), is_final=True)
         if self.max_nodes is not None:
-            others = sum(group.min for other, group in self.groups.items() if other != name)
-            if others >= self.max_nodes:
-                why = f"may have {self.max_nodes} nodes in total, which its other groups have as their minimum"
+            least = {other: group.min for other, group in self.groups.items() if other != name}
+            head = self.reconciler.head
+            if head in least and any(least.values()):  # node 0 stays while there is any other
+                least[head] = max(1, least[head])
+            if sum(least.values()) >= self.max_nodes:
+                why = f"may have {self.max_nodes} nodes in total, which its other groups need at least"
                 return GroupObstacle("full", why, is_final=True)
         if now < reconciler.failing_until(name):
             return GroupObstacle("failed", self.failures.get(name, "could not start a node"))
@@ -148,6 +151,10 @@ class Prospects:
             del self._in_vain_since[needs]
         ends = ((needs, self._end(needs, obstacles, now)) for needs in waiting)
         return {needs: end for needs, end in ends if end is not None}
+
+    def forget_waits(self) -> None:
+        """Forget since when shapes have waited in vain: nothing waits any more."""
+        self._in_vain_since.clear()
 
     def _end(self, needs: Needs, obstacles: Mapping[str, GroupObstacle], now: float) -> VainWait | None:
         able = [group.name for group in self.groups.values() if group.can_hold(needs) and self._may_have(group)]

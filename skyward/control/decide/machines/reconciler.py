@@ -117,6 +117,12 @@ class Reconciler:
         """True if there is no machine, in any state."""
         return not self.table.machines
 
+    @property
+    def head(self) -> str | None:
+        """Group of node 0; None if its machine is not requested yet."""
+        head = self.table.assignments.get(0)
+        return None if head is None or head.machine.state == "QUEUED" else head.machine.group
+
     def can_have(self, group: str) -> bool:
         """Return whether a node of the group exists, or may be launched and was not given up."""
         if self.table.has(group):

@@ -215,7 +215,20 @@ class TaskManager:
         """
         surplus = self.queued - len(self._waiting) - self._waiting.pinned - self._waiting_gangs.tasks
         demands = [self._demand(needs, function, count, now) for needs, function, count in self._waiting.counts()]
-        return (*demands, Demand(surplus, seconds=self.task_seconds)) if surplus else tuple(demands)
+        return (*demands, *self._prefetched(surplus)) if surplus > 0 else tuple(demands)
+
+    def _prefetched(self, count: int) -> list[Demand]:
+        """Return the demand of so many tasks that wait on a node, by function: on each node, that of the last one."""
+        ahead: Counter[str] = Counter()
+        for rank in self._ahead:
+            node = self._table.nodes[rank]
+            if node.spare < 0:
+                ahead[self._tasks[next(reversed(node.tasks))].function] -= node.spare
+        found = []
+        for function, tasks in ahead.items():
+            found.append(Demand(min(tasks, count), seconds=self.run_times.mean(function)))
+            count -= min(tasks, count)
+        return [*found, Demand(count, seconds=self.task_seconds)] if count else found
 
     def _demand(self, needs: Needs, function: str, count: int, now: float) -> Demand:
         oldest = self._waiting.next(needs)
@@ -243,7 +256,11 @@ class TaskManager:
     @property
     def idle_from(self) -> float | None:
         """Time at which the last task ended; None while there are tasks."""
-        return None if self._tasks else self.idle_since
+        return None if self._tasks or self._has_empty_broadcasts else self.idle_since
+
+    @property
+    def _has_empty_broadcasts(self) -> bool:
+        return any(not each.members for each in self._broadcasts.values())
 
     def idle_for(self, now: float) -> float:
         """Return the seconds since the last task ended; 0 while there are tasks."""
@@ -563,7 +580,7 @@ class TaskManager:
         """End tasks that are past their timeout or were asked to stop, without a retry."""
         for task in tasks:
             record = self._tasks.get(task)
-            if record is None or record.node != rank:
+            if record is None or record.node != rank or task in self._finished:
                 continue
             self._release(rank, record, now)
             end = MemberEnd("cancelled" if record.is_cancelled else "timeout")
