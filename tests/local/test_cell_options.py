@@ -171,8 +171,8 @@ def test_error_of_one_run_of_a_gang_stops_the_others(kernel: Kernel) -> None:
 
 
 def test_gang_that_does_not_fit_is_refused(kernel: Kernel) -> None:
-    name, lines = kernel("%%sky --gang 4\n1").error
+    name, lines = kernel("%%sky --gang 40\n1").error
     assert name == "NoGroupFitsError"
-    assert "4 tasks at once" in lines[0]
+    assert "40 tasks at once" in lines[0]
     assert kernel("%%sky --gang 2 --on all\n1").error[0] == "UsageError"
     assert kernel("%%sky --gang 2\nyield 1").error[0] == "UsageError"

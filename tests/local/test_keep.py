@@ -480,7 +480,8 @@ def test_value_kept_on_a_draining_node_costs_no_other_kept_value(tmp_path: Path,
         other = late.future.result()
         wait_for(
             lambda: any(
-                each.by == "policy" and "node 1 keeps other, node 2" in each.reason for each in pool.decisions()
+                each.by == "policy" and "node 1 keeps other, node 2" in each.reason + each.held_back
+                for each in pool.decisions()
             ),
             "the policy to spare both",
         )

@@ -111,7 +111,7 @@ def test_ratio_policies_add_one_node_every_two_seconds(policy: str) -> None:
 def test_fewer_nodes_are_decided_when_the_cooldown_ends() -> None:
     """Regression: they were decided at the next look, here 25 s later."""
     tasks = [*[Task(100.0, 10.0)] * 2, Task(1000.0, 10.0)]
-    quick = replace(run_of(*tasks, nodes=(1, 2)), cooldown=100.0, idle_timeout=5.0)
+    quick = replace(run_of(*tasks, nodes=(1, 2)), cooldown=100.0, idle_timeout=5.0, policy="pressure")
     grew, held, shrank = watched(quick).plane.decisions
     assert (grew.change, held.change, shrank.change) == (1, 0, -1)
     assert shrank.at == pytest.approx(grew.at + 100.0, abs=0.01)

@@ -832,6 +832,8 @@ class ControlPlane:
             effects.extend(self.tasks.handle(tasks.Abandon(self.failure, "unfunded"), now, self.handled))
         elif self.ready and self.tasks.waiting and (vain := self._vain_waits(now)):
             self._end_vain_waits(vain, now, effects)
+        elif any(isinstance(effect, machines.Drain) for effect in effects):
+            pass  # what waits is looked at once the node has gone
         elif self.ready and self.tasks.waiting and not any(self.desired.values()) and (shapes := self._wakeable()):
             self._wake(shapes[0], "tasks wait and the pool has no nodes", now, effects)
         elif self.ready and self.tasks.queued and self._adjust_for_waiting(now, effects):
