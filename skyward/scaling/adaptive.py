@@ -584,7 +584,8 @@ def _work_text(
         if launched:
             more = count_text(sum(launched.values()), "more node")
             return f"{tasks} of unknown length: {more}, until one has ended or run for a boot, {rough_text(boot)}"
-        return f"{tasks} of unknown length wait until one has ended or run for a boot, {rough_text(boot)}"
+        they_wait = "waits" if count == 1 else "wait"
+        return f"{tasks} of unknown length {they_wait} until one has ended or run for a boot, {rough_text(boot)}"
     work = sum(each.demand.count * each.seconds for each in waiting)
     slots = snapshot.capacity
     nodes = sum(counts.active for counts in snapshot.counts.values())
