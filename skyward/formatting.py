@@ -31,7 +31,8 @@ def joined(words: Iterable[str], most: int | None = None) -> str:
 
 def nodes_text(ranks: Collection[int]) -> str:
     """Return the nodes of these ranks for a sentence: `node 3`, or `nodes 0, 1 and 4`; empty for none."""
-    return f"node{'s' * (len(ranks) > 1)} {joined(map(str, sorted(ranks)))}" if ranks else ""
+    distinct = sorted(set(ranks))
+    return f"node{'s' * (len(distinct) > 1)} {joined(map(str, distinct))}" if distinct else ""
 
 
 def count_text(count: object, what: str = "node") -> str:

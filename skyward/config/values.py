@@ -131,8 +131,8 @@ def _prepared(path: str, raw: Any, folder: Path) -> Any:
             return [str(folder / each) if isinstance(each, str) else each for each in raw]
         case "decision_log", str():
             return str(folder / Path(raw).expanduser())
-        case "target_wait", str() if raw in TARGETS:
-            return raw
+        case "target_wait", str():
+            return raw if raw in TARGETS else _seconds(path, raw, '"fast", "balanced", "cheap", ')
         case _, str() if path in _SECONDS:
             return _seconds(path, raw)
     return raw
@@ -168,14 +168,21 @@ def _kind(value: object) -> str:
     return type(value).__name__
 
 
-def _seconds(path: str, raw: str) -> float:
+def _seconds(path: str, raw: str, names: str = "") -> float:
+    """Return a duration in seconds.
+
+    Args:
+        names: the names that the field may have instead, for the error.
+    """
     try:
         return lifetime(raw)
     except SpecError:
         raise
     except ValueError:
         name = path.rpartition(".")[2]
-        raise SpecError(f"{name} must be seconds, or a duration such as '90s' or '2h', but got {raw!r}.") from None
+        raise SpecError(
+            f"{name} must be {names}seconds, or a duration such as '90s' or '2h', but got {raw!r}."
+        ) from None
 
 
 def _provider(raw: object) -> object:

@@ -596,7 +596,8 @@ def _work_text(
         if launched:
             more = count_text(sum(launched.values()), "more node")
             return f"{tasks} of unknown length: {more}, until one has ended or run for a boot, {rough_text(boot)}"
-        return f"{tasks} of unknown length wait until one has ended or run for a boot, {rough_text(boot)}"
+        they_wait = "waits" if count == 1 else "wait"
+        return f"{tasks} of unknown length {they_wait} until one has ended or run for a boot, {rough_text(boot)}"
     known = [each for each in waiting if each.known]
     if unknown := count - sum(each.demand.count for each in known):
         tasks = f"{unknown:,} {'task' if unknown == 1 else 'tasks'} of unknown length and {count - unknown:,}"

@@ -192,6 +192,9 @@ def _check_together(options: CellOptions) -> None:
         asks = "--resources" if options.resources else "--capabilities"
         text = f"{asks} asks for any node that fits, so it cannot be combined with --on: leave one out."
         raise OptionError(text, [asks, "--on"], [str(options.on)])
+    if options.by_node and options.gang is not None:
+        text = "--by-node needs --on all, which cannot be combined with --gang: leave out --by-node."
+        raise OptionError(text, ["--by-node", "--gang"], [str(options.gang)])
     if options.by_node and not options.on_several:
         text = "--by-node is about the output of several nodes: write --on all too, or leave it out."
         raise OptionError(text, ["--by-node"])

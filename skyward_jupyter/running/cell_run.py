@@ -45,6 +45,7 @@ class CellRun:
         originals: the captured objects.
         names_node: add a note with the node to an error, because nothing else names it.
         files: the files of the cell, if it has any.
+        is_gang: True for the runs of a gang, of which the first that fails stops the others.
         streams: the streams of a cell that yields, once they are read.
     """
 
@@ -56,6 +57,7 @@ class CellRun:
     originals: Originals = field(default_factory=Originals)
     names_node: bool = False
     files: "FileTransfer | None" = None
+    is_gang: bool = False
     streams: list[Any] = field(default_factory=list, repr=False)
 
     def release_when_done(self) -> None:
@@ -244,7 +246,8 @@ class CellRun:
         """Return the results of the runs.
 
         Raises:
-            TaskError: the cell was stopped or lost; with `--map`, it was cancelled.
+            TaskError: the cell was stopped or lost; with `--map`, it was cancelled. For a gang, it is the error for
+                which the other runs were cancelled.
         """
         match self.shape:
             case "single":
@@ -253,13 +256,18 @@ class CellRun:
                 results: list[CellResult] = self.runs[0].future.result()
                 return results
             case "map":
-                for run in filter(was_cancelled, self.runs):
+                unfinished = filter(_has_no_result if self.is_gang else was_cancelled, self.runs)
+                for run in sorted(unfinished, key=was_cancelled):
                     run.future.result()  # raises
                 return [_result(run) for run in self.runs]
 
     def _name_node(self, error: BaseException) -> None:
         if self.names_node and not isinstance(error, SkywardError):  # these name it themselves
             note_node(error, self.runs[0].nodes[-1])
+
+
+def _has_no_result(run: "Run[CellResult]") -> bool:
+    return was_cancelled(run) or run.future.exception() is not None
 
 
 def _result(run: "Run[CellResult]") -> CellResult:

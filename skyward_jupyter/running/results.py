@@ -156,7 +156,8 @@ def apply_results(
     failed = [error for error in raised if error is not None]
     if failed:
         rest = len(results) - len(failed)
-        kept = f"; the values of the other {rest} are in the lists" if rest else ""
+        others = "run" if rest == 1 else f"{rest} runs"
+        kept = f"; the values of the other {others} are in the lists" if rest else ""
         notices.append(f"{len(failed)} of {len(results)} runs failed{kept}.")
         raise _with_notes(failed[0], notices)
     return AppliedCell(notices, values if any(value is not None for value in values) else None)

@@ -340,7 +340,17 @@ class CellRunner:
         footed = settings.footer and options.footer and not options.quiet
         finish = _with_retry_notices(sink.finish, runs) if options.retries else sink.finish
         names_node = not footed and len(compute.snapshot().nodes) > 1
-        cell = CellRun(runs, shape, self._shell.user_ns, _notify, finish, sent.originals, names_node, transfer)
+        cell = CellRun(
+            runs,
+            shape,
+            self._shell.user_ns,
+            _notify,
+            finish,
+            sent.originals,
+            names_node,
+            transfer,
+            is_gang=options.gang is not None,
+        )
         footer = self._display.footer(runs, started, shown=footed)
         limit = options.timeout or (None if code.is_stream else NO_LIMIT)
         plot = LivePlot(self._shell, _notify, recorder) if options.plot else None

@@ -94,7 +94,7 @@ def test_each_node_of_on_all_counts_separately(notebook: Notebook, counted: Coun
     assert isinstance(ran.error, ZeroDivisionError)
     assert ran.displays[-1].endswith(" s, 1 of 2 failed")
     assert ran.shown_error.splitlines()[-2:] == [
-        "1 of 2 runs failed; the values of the other 1 are in the lists.",
+        "1 of 2 runs failed; the values of the other run are in the lists.",
         "Raised on node 0.",
     ]
     found = counted.now()

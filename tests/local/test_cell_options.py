@@ -170,9 +170,21 @@ def test_error_of_one_run_of_a_gang_stops_the_others(kernel: Kernel) -> None:
     assert cell.error[0] == "ValueError"
 
 
+def test_timeout_of_a_gang_is_a_timeout_whichever_run_reaches_it_first(kernel: Kernel) -> None:
+    cell = kernel("%%sky --gang 2 --timeout 1\nreached = 1\nimport time\nwhile True: time.sleep(0.01)")
+    name, lines = cell.error
+    assert name == "TaskTimeoutError"
+    assert "past its timeout of 1 s" in lines[0]
+    assert kernel("reached").data == ["[1, 1]"]
+
+
 def test_gang_that_does_not_fit_is_refused(kernel: Kernel) -> None:
     name, lines = kernel("%%sky --gang 40\n1").error
     assert name == "NoGroupFitsError"
     assert "40 tasks at once" in lines[0]
+    assert not any("runs failed" in line for line in lines), "it never ran"
     assert kernel("%%sky --gang 2 --on all\n1").error[0] == "UsageError"
     assert kernel("%%sky --gang 2\nyield 1").error[0] == "UsageError"
+    name, lines = kernel("%%sky --gang 2 --by-node\n1").error
+    assert name == "UsageError"
+    assert "cannot be combined with --gang" in lines[0]

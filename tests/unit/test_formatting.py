@@ -21,7 +21,8 @@ def test_formatters_match_the_shared_cases(kind: str, value: float, text: str) -
 
 
 @pytest.mark.parametrize(
-    ("ranks", "text"), [((3,), "node 3"), ((1, 0), "nodes 0 and 1"), ({4, 0, 10}, "nodes 0, 4 and 10"), ((), "")]
+    ("ranks", "text"),
+    [((3,), "node 3"), ((1, 0), "nodes 0 and 1"), ((0, 0), "node 0"), ({4, 0, 10}, "nodes 0, 4 and 10"), ((), "")],
 )
 def test_nodes_are_listed_in_a_sentence(ranks: tuple[int, ...], text: str) -> None:
     assert nodes_text(ranks) == text

@@ -190,6 +190,10 @@ def test_compute_takes_fields_from_its_table(project: Write) -> None:
         ("[pools.x]\nbudget = '5'", "skyward.toml:2, pools.x.budget: budget must be a positive number, or None, but "),
         ("[pools.x]\nprovider = 3", "skyward.toml:2, pools.x.provider: provider must be the name "),
         ("[pools.x]\nttl = '2 moons'", "skyward.toml:2, pools.x.ttl: ttl must be seconds, or a duration such as"),
+        (
+            "[pools.x]\ntarget_wait = 'quick'",
+            'skyward.toml:2, pools.x.target_wait: target_wait must be "fast", "balanced", "cheap", seconds, or a',
+        ),
         ("[pools.x]\nprovider = ['local', 3]", "skyward.toml:2, pools.x.provider: provider must be the name "),
         ("[pools.x]\nprovider = 'lokal'", "skyward.toml:2, pools.x.provider: There is no provider 'lokal'; did you "),
         (

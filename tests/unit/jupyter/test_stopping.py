@@ -203,7 +203,7 @@ def test_runs_of_a_map_that_had_ended_keep_their_values_when_the_pool_closes(
     stopped.future.set_exception(PoolClosedError("Pool 'default' was closed."))
     assert notebook("_.result()").shown_error.splitlines()[-2:] == [
         "PoolClosedError: Pool 'default' was closed.",
-        "1 of 2 runs failed; the values of the other 1 are in the lists.",
+        "1 of 2 runs failed; the values of the other run are in the lists.",
     ]
     value, error = notebook["y"]
     assert (value, type(error)) == (10, PoolClosedError)

@@ -292,6 +292,10 @@ def test_idle_nodes_make_room_for_tasks_that_need_another_group() -> None:
             pool(Demand(5), boot=60.0),
             "5 tasks of unknown length: 1 more node, until one has ended or run for a boot, 60 s -> 2 nodes",
         ),
+        (
+            pool(Demand(1), boot=60.0, most=1),
+            "1 task of unknown length waits until one has ended or run for a boot, 60 s",
+        ),
         (pool(booting=2), "2 booting nodes are not needed any more -> 1 node"),
         (
             pool(active=3, busy=1, idle=idle_nodes(0, 130, 130)),

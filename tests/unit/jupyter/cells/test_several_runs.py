@@ -67,7 +67,7 @@ class TestManyRuns:
         with pytest.raises(ZeroDivisionError) as caught:
             notebook.sky("y = 2 // xs", map_name="xs")
         assert notebook["y"] == [2, caught.value, 1]
-        assert caught.value.__notes__ == ["1 of 3 runs failed; the values of the other 2 are in the lists."]
+        assert caught.value.__notes__ == ["1 of 3 runs failed; the values of the other 2 runs are in the lists."]
 
     def test_deleted_names_are_unbound_and_missing_values_are_none(self, notebook: CellHarness) -> None:
         notebook.local("a = 1; xs = [0, 1]")
