@@ -27,7 +27,7 @@ def test_widget_is_live_below_its_cell_and_becomes_static_when_the_pool_closes(l
     # The cell that shows the widget blocks the kernel, so updates must arrive without being requested.
     wait = f"import os\nwhile not os.path.exists({str(tmp_path / 'go')!r}): time.sleep(0.01)"
     lab.run(f"sky.watch(pool)\ndone = sky.gather(*(work(2) for _ in range(24))) >> pool\n{wait}", wait=False)
-    view.get_by_text("1 \N{RIGHTWARDS ARROW} 4").wait_for()
+    view.get_by_text("\N{RIGHTWARDS ARROW} 4").first.wait_for()
     view.get_by_text(REASON).first.wait_for()
     view.locator(".skyward-Node", has_text="busy").first.wait_for()
     view.get_by_text("$12.80/h").wait_for()
