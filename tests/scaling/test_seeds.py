@@ -128,7 +128,7 @@ def test_termination_of_a_busy_node_is_detected(monkeypatch: pytest.MonkeyPatch)
 
 def test_removal_of_a_node_that_keeps_values_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Reconciler, "keeping", property(lambda self: frozenset(), lambda self, ranks: None))
-    assert first_failure().rule == "nodes with kept values stay"
+    assert first_failure(350, 900).rule == "nodes with kept values stay"
 
 
 def test_drain_that_ends_kept_values_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
