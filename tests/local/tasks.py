@@ -217,3 +217,15 @@ def shared_slowly(data: list[int], path: str) -> list[int]:
     while sky.instance_info().node == 0 and not Path(path).exists() and time.monotonic() < end:
         time.sleep(0.01)
     return sky.shard(data)
+
+
+@sky.function
+def started() -> int:
+    """Return the time at which it runs, in nanoseconds."""
+    return time.monotonic_ns()
+
+
+@sky.function
+def started_too() -> int:
+    """Return the same as `started`, as another function."""
+    return time.monotonic_ns()

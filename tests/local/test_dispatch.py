@@ -232,3 +232,11 @@ def test_on_selects_nodes_by_rank_and_by_group() -> None:
             pool.start(tasks.add(three, 1), on=[1, 7]).future.result(60)
         assert pool.start(tasks.add(three, 1), on=[1, 2]).future.result(60) == [4, 4]
         assert sorted(ranks("all")) == [0, 1, 2]
+
+
+def test_calls_of_a_group_start_in_their_order_whatever_functions_they_call() -> None:
+    """Regression: those of one function started together, before earlier calls of another."""
+    with sky.Compute(nodes=1) as pool:
+        group = sky.gather(*(tasks.started() if number % 2 else tasks.started_too() for number in range(8)))
+        moments = list(group >> pool)
+    assert moments == sorted(moments)

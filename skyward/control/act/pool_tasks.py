@@ -188,7 +188,7 @@ class PoolTasks:
     def _enqueue(self, works: Sequence[Work]) -> None:
         """Queue tasks whose prerequisites are met."""
         table = self._pool.control.reconciler.table
-        batches: dict[tuple[int | None, bool, Needs, int, tuple[str, ...], str], list[int]] = {}
+        batches: dict[tuple[int | None, bool, Needs, int, tuple[str, ...]], list[Work]] = {}
         blobs: dict[int, Mapping[bytes, int]] = {}
         for work in works:
             rank = work.target
@@ -205,10 +205,11 @@ class PoolTasks:
             depends_on(work.future, tuple)
             if work.blobs:
                 blobs[work.task] = {key: view.nbytes for key, view in work.blobs.items()}
-            kind = rank, not work.feeders, work.needs, work.retries.times, keys_of(work.kept), work.function
-            batches.setdefault(kind, []).append(work.task)
-        for (rank, replayable, needs, retries, kept, function), numbers in batches.items():
-            self._tell(tasks.Submitted(tuple(numbers), rank, replayable, needs, retries, kept, blobs, function))
+            kind = rank, not work.feeders, work.needs, work.retries.times, keys_of(work.kept)
+            batches.setdefault(kind, []).append(work)
+        for (rank, replayable, needs, retries, kept), batch in batches.items():
+            numbers, functions = tuple(work.task for work in batch), tuple(work.function for work in batch)
+            self._tell(tasks.Submitted(numbers, rank, replayable, needs, retries, kept, blobs, functions))
 
     def _refuse(self, work: Work, error: SkywardError) -> None:
         """End a task that cannot run."""

@@ -19,7 +19,7 @@ import itertools
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, repeat
 from typing import Literal
 
 from skyward.control.decide.tasks.collectives import CollectiveState, MemberEnd
@@ -493,12 +493,12 @@ class TaskManager:
         return effects
 
     def _submit(self, new: Submitted, effects: list[TaskManagerEffect]) -> None:
-        for task in new.tasks:
+        for task, function in zip(new.tasks, new.functions or repeat(""), strict=False):
             blobs, bound = new.blobs.get(task, _NO_BLOBS), bool(new.kept)
             record = TaskState(task, new.target, new.replayable, new.needs, new.retries, blobs, bound)
-            record.function, record.since = new.function, self._now
+            record.function, record.since = function, self._now
             self._tasks[task] = record
-            self._waiting.add(task, new.needs, new.target, new.function)
+            self._waiting.add(task, new.needs, new.target, function)
         self.submitted += len(new.tasks)
         if reason := self.infeasible(new.needs):
             self._waiting.discard(new.tasks)

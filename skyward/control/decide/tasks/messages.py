@@ -63,7 +63,7 @@ class Submitted:
         retries: retries of each after it raised.
         kept: keys of the values on their target that they use: they end with that node.
         blobs: by task, the sizes by key of the blobs that its node must have; tasks without any are left out.
-        function: the function that they run, by which run times are measured.
+        functions: for each, the function that it runs, by which run times are measured; empty if they are not known.
     """
 
     tasks: tuple[int, ...]
@@ -73,7 +73,7 @@ class Submitted:
     retries: int = 0
     kept: tuple[str, ...] = ()
     blobs: Mapping[int, Mapping[bytes, int]] = field(default_factory=dict)
-    function: str = ""
+    functions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class Broadcast:
         ranks: the only nodes that take part, active or booting; None for every node.
         kept: keys of values on these nodes that it uses: each member ends with its node.
         together: terms of a collective, whose members are those of the start; None for independent members.
-        function: as in `Submitted`.
+        function: the function that its tasks run, by which run times are measured.
     """
 
     broadcast: int

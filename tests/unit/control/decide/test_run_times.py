@@ -80,13 +80,13 @@ def manager_with(slots: int) -> TaskManager:
 
 def test_demand_has_the_run_time_and_the_age_of_its_function() -> None:
     manager = manager_with(1)
-    manager.handle(Submitted((1, 2), function="f"), 0.0)
-    manager.handle(Submitted((3,), function="g"), 4.0)
+    manager.handle(Submitted((1, 2), functions=("f",) * 2), 0.0)
+    manager.handle(Submitted((3,), functions=("g",)), 4.0)
     assert manager.demands(5.0) == (Demand(1, waited=5.0, ran=5.0), Demand(1, waited=5.0))
     manager.handle(Ended(1, 0, "value", 6.0), 6.0)
     assert manager.demands(7.0) == (Demand(1, waited=3.0),)
     manager.handle(Ended(2, 0, "value", 6.0), 8.0)
-    manager.handle(Submitted((4,), function="f"), 9.0)
+    manager.handle(Submitted((4,), functions=("f",)), 9.0)
     assert manager.demands(9.0) == (Demand(1, seconds=6.0),)
     assert manager.submitted == 4
 
@@ -94,9 +94,9 @@ def test_demand_has_the_run_time_and_the_age_of_its_function() -> None:
 def test_waiting_tasks_are_counted_by_shape_and_function() -> None:
     manager = TaskManager()
     gpu = Needs({"GPU": 1})
-    manager.handle(Submitted((1, 2, 3), function="f"), 0.0)
-    manager.handle(Submitted((4, 5), needs=gpu, function="f"), 0.0)
-    manager.handle(Submitted((6,), needs=gpu, function="g"), 0.0)
+    manager.handle(Submitted((1, 2, 3), functions=("f",) * 3), 0.0)
+    manager.handle(Submitted((4, 5), needs=gpu, functions=("f",) * 2), 0.0)
+    manager.handle(Submitted((6,), needs=gpu, functions=("g",)), 0.0)
     manager.handle(CancelTasks((2, 4)), 0.0)
     assert manager.demands(0.0) == (Demand(2), Demand(1, gpu), Demand(1, gpu))
     manager.handle(RankJoined(0, 1, resources={"GPU": 1.0}), 1.0)
@@ -110,7 +110,7 @@ def test_waiting_tasks_are_counted_by_shape_and_function() -> None:
 @pytest.mark.parametrize("reason", ["lost", "cancelled"])
 def test_run_that_did_not_end_by_itself_is_not_averaged(reason: str) -> None:
     manager = manager_with(1)
-    manager.handle(Submitted((1,), function="f"), 0.0)
+    manager.handle(Submitted((1,), functions=("f",)), 0.0)
     if reason == "lost":
         manager.handle(RankLost(0, "it is gone"), 1.0)
     else:
@@ -122,9 +122,9 @@ def test_run_that_did_not_end_by_itself_is_not_averaged(reason: str) -> None:
 
 def test_prefetched_task_counts_as_running_once_it_has_started() -> None:
     manager = manager_with(1)
-    manager.handle(Submitted((1,), function="short"), 0.0)
+    manager.handle(Submitted((1,), functions=("short",)), 0.0)
     manager.handle(Ended(1, 0, "value", 0.0005), 1.0)
-    manager.handle(Submitted((2, 3), function="short"), 2.0)
+    manager.handle(Submitted((2, 3), functions=("short",) * 2), 2.0)
     assert manager.running == 1
     assert manager.has_prefetched()
     assert [each.count for each in manager.run_times.running(2.0)] == [1]
@@ -138,8 +138,8 @@ def test_prefetched_task_counts_as_running_once_it_has_started() -> None:
 
 def test_prefetched_task_starts_when_the_task_before_it_ends() -> None:
     manager = manager_with(1)
-    manager.handle(Submitted((1,), function="short"), 0.0)
+    manager.handle(Submitted((1,), functions=("short",)), 0.0)
     manager.handle(Ended(1, 0, "value", 0.0005), 1.0)
-    manager.handle(Submitted((2, 3), function="short"), 2.0)
+    manager.handle(Submitted((2, 3), functions=("short",) * 2), 2.0)
     manager.handle(Ended(2, 0, "value", 0.0005), 2.5)
     assert manager.run_times.running(3.0) == (RunningTasks(1, 0.0005, 0.5, 0.0),)
