@@ -7,7 +7,7 @@ import pytest
 from skyward.control.decide.machines import messages as machines
 from skyward.control.decide.machines.requests import Limits
 from skyward.control.decide.machines.sources import MachineSource, RefusalKind
-from skyward.control.decide.messages import SetBudget
+from skyward.control.decide.messages import Resize, SetBudget
 from skyward.control.decide.tasks import messages as tasks
 from skyward.scaling.registry import POLICIES
 from skyward.scaling.snapshot import Group
@@ -181,3 +181,56 @@ def test_broadcast_for_which_no_node_can_come_ends() -> None:
     world = World(GPUS, policy="pressure", budget=0.1).open()
     effects: list[Any] = world.tell(tasks.Broadcast(world.plane.tasks.number()))
     assert any(isinstance(effect, tasks.BroadcastEnded) for effect in effects)
+
+
+def test_patience_starts_anew_with_tasks_that_come_after_others_have_ended() -> None:
+    """Regression: the timer outlived its tasks, so a later task ended at its first refusal."""
+    world = World(CHEAP, policy="pressure", limits=Limits(patience=1000.0)).open()
+    (first,) = world.submit(1)
+    refuse(world, "cheap", "capacity")
+    world.wait(5)
+    world.tell(tasks.CancelTasks((first,)))
+    world.wait(4000)
+    (second,) = world.submit(1)
+    refuse(world, "cheap", "capacity")
+    world.wait(5)
+    assert second not in world.settled
+
+
+@pytest.mark.parametrize("policy", ELASTIC)
+def test_tasks_get_a_node_of_the_only_group_that_fits_whatever_the_policy_looks_at(policy: str) -> None:
+    """Regression: vanilla and fixed_elastic do not look at needs, so the task waited for ever beside another group."""
+    world = World(CHEAP, GPUS, policy=policy, cooldown=2.0).open()
+    world.submit(1)
+    world.deliver()
+    (gpu,) = world.submit(1, GPU)
+    while world.now < 300.0 and gpu not in world.settled:
+        world.wait(1.0)
+        world.deliver()
+        world.finish([gpu])
+    assert world.settled[gpu] == "value"
+
+
+def test_node_0_counts_towards_the_maximum_of_all_groups() -> None:
+    """Regression: beside a minimum and the head, tasks of a third group waited for ever."""
+    groups = (Group("a", 1, 2), Group("c", 1, 1), GPUS)
+    world = World(*groups, policy="adaptive", max_nodes=2).open()
+    assert world.plane.head == "a"
+    world.tell(Resize({"a": (0, 2)}))
+    (task,) = world.submit(1, GPU)
+    assert world.settled[task] == "abandoned"
+    assert "2 nodes in total" in world.reasons[task]
+
+
+def test_task_that_free_slots_do_not_fit_gets_one_node_and_no_more() -> None:
+    """Regression: the node that it was given was cancelled at once and launched again, about once a second."""
+    group = Group("nodes", 1, 4, 4, {"CPU": 4.0}, hourly_price=1.0)
+    world = World(group, policy="adaptive").open()
+    world.submit(1, Needs({"CPU": 3.0}))
+    (waits,) = world.submit(1, Needs({"CPU": 2.0}))
+    while world.now < 900.0 and waits not in world.sent:
+        world.wait(60.0)
+        world.deliver()
+    assert waits in world.sent
+    launches = [effect for effect in world.said if isinstance(effect, machines.Launch)]
+    assert len(launches) <= 3
