@@ -55,7 +55,7 @@ LONGEST_FAILING_PAUSE = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class _Failing:
-    """A group of which a node was given up: until when no other is launched, and the pause, in seconds."""
+    """A group of which a node was given up: until when other groups are preferred, and the pause, in seconds."""
 
     until: float
     pause: float

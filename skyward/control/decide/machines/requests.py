@@ -30,8 +30,8 @@ class Limits:
         first_backoff: first backoff of a source that failed; doubled with each failure.
         no_capacity: time without a request to a source that has no machine now.
         rounds: how often all sources may refuse a rank, for lack of capacity or quota, before the pool is ready.
-        failing_pause: time without a launch in a group of which a node was given up because its machines did not start,
-            once that is forgotten; doubled each time, up to an hour.
+        failing_pause: time for which other groups are preferred to one of which a node was given up; doubled each time,
+            up to an hour.
         patience: time that tasks wait for a node while every group that could hold them is sold out or fails.
     """
 

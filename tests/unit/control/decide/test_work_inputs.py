@@ -153,3 +153,27 @@ def test_only_a_pool_that_scales_with_the_default_policy_packs(policy: str, most
     world.tell(Resize({"a": (2, 2)}))
     assert not world.plane.tasks.packs
     world.tell(Tick())
+
+
+def test_wish_to_be_asked_ends_with_a_policy_that_fails() -> None:
+    """Regression: the old time stayed, so the failing policy was asked again at every moment."""
+
+    class Fails:
+        name = "fails"
+        interval = 60.0
+        asked = 0
+
+        def decide(self, snapshot: Snapshot) -> Decision:
+            self.asked += 1
+            if self.asked > 1:
+                raise ValueError("broken")
+            return Decision({"a": 1}, "one", look_in=1.0)
+
+    autoscaler = Autoscaler(Fails(), cooldown=0.0)
+    autoscaler.begin(0.0)
+    snapshot = Snapshot(0.0, (Group("a", 0, 9),), {"a": Counts(1, desired=1)})
+    autoscaler.evaluate(snapshot, GrowthLimits())
+    assert autoscaler.look_at == 1.0
+    with pytest.raises(ValueError, match="broken"):
+        autoscaler.evaluate(replace(snapshot, now=1.0), GrowthLimits())
+    assert autoscaler.look_at is None
