@@ -183,7 +183,7 @@ def gangs(pool: sky.Compute, tasks: Iterable[sky.PendingFunction[float]], one: s
     assert_type(sky.gang(one, name()) >> pool, tuple[int, str])
     assert_type(sky.gang(*tasks, placement="strict_pack") >> pool, tuple[float, ...])
     assert_type(sky.gang(one, one) > pool, sky.TaskFuture[tuple[int, int]])
-    sky.gang(one, placement="close")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+    sky.gang(one, placement="close")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
 
 
 def gathered(pool: sky.Compute, tasks: Iterable[sky.PendingFunction[float]]) -> None:
