@@ -6,12 +6,15 @@ launched for tasks that are done sooner without it. While the run time of a func
 a time, twice as many after each boot; once its tasks have run for as long as a boot takes, each is worth a node.
 
 A node that idles is kept for about as long as a boot takes, which is what it costs to have it back, and less if tasks
-arrive too seldom to use it by then.
+arrive too seldom to use it by then. Once it is known how long the gaps in its use are, that decides
+(`skyward.scaling.gaps`). Of nodes with several slots, one goes, too, without which there is room for the load
+(`skyward.scaling.surplus`).
 
 Waiting gangs come first: the nodes that they lack are launched whatever these cost in time, and no other task counts on
 the slots that they will use, nor is a node removed of a group that they use.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil, exp, inf
@@ -20,7 +23,9 @@ from skyward.formatting import count_text
 from skyward.scaling.fitting import at_once, never
 from skyward.scaling.gang_placement import GangPlan, gang_nodes
 from skyward.scaling.gang_text import gangs_wait
+from skyward.scaling.gaps import Gaps
 from skyward.scaling.snapshot import Decision, Demand, Group, NodeLoad, Snapshot
+from skyward.scaling.surplus import Surplus
 from skyward.scaling.wording import more_text
 from skyward.scaling.work import rough_text, starts_of_busy, starts_of_free
 from skyward.values.needs import Needs
@@ -138,6 +143,8 @@ class Adaptive:
     _rates: tuple[float, ...] = field(default=(0.0,) * len(MEMORIES), init=False, repr=False)
     _probing_since: float | None = field(default=None, init=False, repr=False)
     _scan_at: float = field(default=0.0, init=False, repr=False)
+    _surplus: Surplus = field(default_factory=Surplus, init=False, repr=False)
+    _gaps: dict[str, Gaps] = field(default_factory=dict, init=False, repr=False)
 
     def decide(self, snapshot: Snapshot) -> Decision:
         """Return the decision for `snapshot`, within the bounds of every group and of `max_nodes`."""
@@ -147,6 +154,7 @@ class Adaptive:
         _reserve(offers, gangs)
         waiting = _waiting(snapshot)
         result = self._serve(waiting, offers, snapshot)
+        self._observe_load(offers, snapshot)
         has_tasks = bool(snapshot.has_waiting or snapshot.inflight or snapshot.pinned)
         is_over = not has_tasks and not any(counts.active + counts.booting for counts in snapshot.counts.values())
         is_empty = not any(counts.active for counts in snapshot.counts.values())
@@ -167,6 +175,9 @@ class Adaptive:
         victims, idle_text = self._idle(snapshot, offers, result, gangs)
         for node in victims:
             desired[node.group] = max(offers[node.group].group.min, desired[node.group] - 1)
+        if not victims and (surplus := self._surplus_node(snapshot, offers, gangs, waiting)) is not None:
+            victims, idle_text = [surplus], _surplus_text(surplus, offers[surplus.group])
+            desired[surplus.group] -= 1
         if any(not node.rank for node in victims):  # the head goes with all others
             desired = {name: offer.group.min for name, offer in offers.items()}
         if snapshot.max_nodes is not None:
@@ -194,6 +205,12 @@ class Adaptive:
                 for rate, memory in zip(self._rates, memories, strict=True)
             )
         self._looked_at, self._submitted = snapshot.now, snapshot.submitted
+
+    def _observe_load(self, offers: dict[str, _Offer], snapshot: Snapshot) -> None:
+        """Record the load of each group: the running tasks, and the slots that boot for waiting ones."""
+        for name, offer in offers.items():
+            load = snapshot.counts[name].busy + (ceil(offer.kept - 1e-9) + offer.new) * offer.group.slots
+            self._gaps.setdefault(name, Gaps()).observe(load, snapshot.now)
 
     # Tasks that wait.
 
@@ -296,30 +313,55 @@ class Adaptive:
             f"{nodes} {verb} been idle for {rough_text(least)}, over the {keep} that {why}",
         )
 
+    def _surplus_node(
+        self, snapshot: Snapshot, offers: dict[str, _Offer], gangs: GangPlan, waiting: Sequence[_Waiting]
+    ) -> NodeLoad | None:
+        """Return a node that gets no more tasks because the others of its group have had room for them."""
+        is_needed = waiting or snapshot.gangs or snapshot.pinned or snapshot.floor
+        able = [
+            name
+            for name, offer in offers.items()
+            if offer.price > 0
+            and _given(offer.group, snapshot) is None
+            and snapshot.counts[name].active > max(1, offer.group.min)
+            and not (offer.coming or gangs.least(name) or name in snapshot.retained)
+        ]
+        return self._surplus.find(
+            snapshot, () if is_needed else able, {name: offer.boot for name, offer in offers.items()}
+        )
+
     @staticmethod
     def _may_shrink(offer: _Offer, snapshot: Snapshot) -> bool:
         counts, group = snapshot.counts[offer.group.name], offer.group
         return counts.active > group.min and counts.active * group.slots - counts.busy >= group.slots
 
     def _limits(self, idle: Sequence[NodeLoad], offers: dict[str, _Offer], snapshot: Snapshot) -> dict[int, float]:
-        """Return the seconds for which each idle node is kept.
+        """Return the seconds for which each idle node is kept, of those that `idle` names.
 
-        New tasks use the free slots of busy nodes first, then the idle nodes by rank. A node that they are not expected
-        to reach before its time is over is kept only briefly, unless it is the head, or the pool is new.
+        New tasks use the free slots of busy nodes first, then the idle nodes by rank. The gaps at the level of load
+        from which a node is needed again tell how long it is worth keeping. While too few are known, a node that new
+        tasks are not expected to reach before its time is over is kept only briefly, unless it is the head, or the
+        pool is new.
         """
         began = snapshot.now if self._began_at is None else self._began_at
         is_new = snapshot.now - began < MEMORIES[-1] * (snapshot.boot_seconds or BOOT)
         ahead = sum(counts.active * offers[name].group.slots - counts.busy for name, counts in snapshot.counts.items())
         ahead -= sum(offers[node.group].group.slots for node in idle)
+        number = Counter(node.group for node in idle)
+        busy = {name: counts.active - number[name] for name, counts in snapshot.counts.items()}
         limits: dict[int, float] = {}
         for node in idle:
-            offer = offers[node.group]
-            keep = _keep(offer, snapshot)
-            expected = self._reached_in(ahead)
+            offer, name = offers[node.group], node.group
+            keep, expected = _keep(offer, snapshot), self._reached_in(ahead)
+            level = busy[name] * offer.group.slots + 1
             ahead += offer.group.slots
-            is_seldom = expected > keep and node.rank and not is_new
-            if is_seldom and offer.price > 0 and _given(offer.group, snapshot) is None:
-                keep = max(min(keep, LEAST_KEEP), SELDOM * keep)
+            busy[name] += 1
+            if offer.price > 0 and _given(offer.group, snapshot) is None:
+                best = self._gaps[name].best_keep(level, keep)
+                if best is not None:
+                    keep = max(LEAST_KEEP, best + 1.0)
+                elif expected > keep and node.rank and not is_new:
+                    keep = max(LEAST_KEEP, SELDOM * keep)
             limits[node.rank] = keep
         return limits
 
@@ -351,6 +393,8 @@ class Adaptive:
             times.append(2.0)
         elif any(self._may_shrink(offer, snapshot) and not gangs.least(name) for name, offer in offers.items()):
             times.append(max(0.0, self._scan_at - snapshot.now))
+        if self._surplus.due_in is not None:
+            times.append(self._surplus.due_in)
         times += [snapshot.pauses[name] for name in offers if 0 < snapshot.pauses.get(name, 0.0) < inf]
         soonest = min(times)
         return None if soonest == inf else max(0.01, soonest)
@@ -452,9 +496,15 @@ def _use_existing(each: _Waiting, able: Iterable[_Offer], snapshot: Snapshot) ->
         offer.kept += min(used, left / per_node)
         left -= used * starts
     busy = 0.0
+    starts_of = {
+        offer.group.name: at_once(offer.group, each.demand.needs)
+        * starts_of_busy(snapshot.running, offer.window, each.seconds)
+        for offer in able
+    }
+    if sum(offer.busy * starts_of[offer.group.name] for offer in able) < 1:
+        able = []  # less than one start is not counted on
     for offer in able:
-        per_node = at_once(offer.group, each.demand.needs)
-        starts = per_node * starts_of_busy(snapshot.running, offer.window, each.seconds)
+        starts = starts_of[offer.group.name]
         if starts <= 0:
             continue
         used = min(offer.busy, left / starts)
@@ -533,6 +583,15 @@ def _why(victims: Sequence[NodeLoad], offers: dict[str, _Offer], snapshot: Snaps
     if offer.price <= 0:
         return "a node without a price is kept"
     return f"it is worth keeping a node that takes {rough_text(offer.boot)} to boot"
+
+
+def _surplus_text(node: NodeLoad, offer: _Offer) -> str:
+    """Return why a node with tasks gets no more."""
+    tasks = count_text(node.busy, "task")
+    return (
+        f"the other nodes have had room for the {tasks} of node {node.rank} for {rough_text(offer.boot)}, so it gets "
+        "no more and leaves when they have ended"
+    )
 
 
 def _reason(
