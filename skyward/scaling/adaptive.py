@@ -16,12 +16,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil, exp, inf
 
-from skyward.formatting import count_text
+from skyward.formatting import count_text, joined
 from skyward.scaling.fitting import at_once, never
 from skyward.scaling.gang_placement import GangPlan, gang_nodes
 from skyward.scaling.gang_text import gangs_wait
 from skyward.scaling.snapshot import Decision, Demand, Group, NodeLoad, Snapshot
-from skyward.scaling.wording import more_text
+from skyward.scaling.wording import idle_text, more_text, of_group
 from skyward.scaling.work import rough_text, starts_of_busy, starts_of_free
 from skyward.values.needs import Needs
 
@@ -164,7 +164,7 @@ class Adaptive:
             desired[name] = max(group.min, min(group.max, count))
             if count < counts.active + counts.booting:
                 cancelled[name] = counts.active + counts.booting - max(group.min, count)
-        victims, idle_text = self._idle(snapshot, offers, result, gangs)
+        victims, why_idle = self._idle(snapshot, offers, result, gangs)
         for node in victims:
             desired[node.group] = max(offers[node.group].group.min, desired[node.group] - 1)
         if any(not node.rank for node in victims):  # the head goes with all others
@@ -173,7 +173,7 @@ class Adaptive:
             _cap(desired, snapshot)
         return Decision(
             desired,
-            _reason(snapshot, waiting, offers, result, desired, cancelled, idle_text),
+            _reason(snapshot, waiting, offers, result, desired, cancelled, why_idle),
             victims=tuple(node.rank for node in victims if node.rank or len(victims) == 1),
             settled=True,
             infeasible=never(snapshot),
@@ -284,17 +284,12 @@ class Adaptive:
         if not victims:
             return [], ""
         self._scan_at = snapshot.now  # they are to be named until they go
-        least = min(node.idle_for for node in victims)
         nodes = count_text(len(victims), "node")
-        verb = "has" if len(victims) == 1 else "have"
         if needs_room:
             return victims, f"{nodes} without tasks must go, since waiting tasks need other nodes"
-        keep = rough_text(max(limits[node.rank] for node in victims))
-        why = _why(victims, offers, snapshot)
-        return (
-            victims,
-            f"{nodes} {verb} been idle for {rough_text(least)}, over the {keep} that {why}",
-        )
+        least, keep = min(node.idle_for for node in victims), max(limits[node.rank] for node in victims)
+        verb = "has" if len(victims) == 1 else "have"
+        return victims, f"{nodes} {verb} been idle {_idle_text(least, keep, offers[victims[0].group], snapshot)}"
 
     @staticmethod
     def _may_shrink(offer: _Offer, snapshot: Snapshot) -> bool:
@@ -526,13 +521,15 @@ def _cap(desired: dict[str, int], snapshot: Snapshot) -> None:
 # Reasons.
 
 
-def _why(victims: Sequence[NodeLoad], offers: dict[str, _Offer], snapshot: Snapshot) -> str:
-    offer = offers[victims[0].group]
+def _idle_text(idle: float, keep: float, offer: _Offer, snapshot: Snapshot) -> str:
+    """Return for how long nodes were idle, and why no longer."""
     if _given(offer.group, snapshot) is not None:
-        return "the idle timeout allows"
-    if offer.price <= 0:
-        return "a node without a price is kept"
-    return f"it is worth keeping a node that takes {rough_text(offer.boot)} to boot"
+        return idle_text(idle, keep)
+    kept = "a node without a price is kept"
+    if offer.price > 0:
+        kept = f"it is worth keeping a node that takes {rough_text(offer.boot)} to boot"
+    shown, limit = rough_text(idle), rough_text(keep)
+    return f"for {'' if shown == limit else f'{shown}, over '}the {limit} that {kept}"
 
 
 def _reason(
@@ -542,7 +539,7 @@ def _reason(
     result: _Result,
     desired: dict[str, int],
     cancelled: dict[str, int],
-    idle_text: str,
+    why_idle: str,
 ) -> str:
     parts: list[str] = []
     launched = {name: offer.new - offer.for_gangs for name, offer in offers.items() if offer.new > offer.for_gangs}
@@ -551,24 +548,19 @@ def _reason(
     if waiting:
         parts.append(_work_text(snapshot, waiting, offers, result, launched))
     for name, count in cancelled.items():
-        where = "" if len(offers) == 1 else f" of {name!r}"
         verb = "is" if count == 1 else "are"
-        parts.append(f"{count_text(count, 'booting node')}{where} {verb} not needed any more")
-    if idle_text:
-        parts.append(idle_text)
+        parts.append(f"{count_text(count, 'booting node')}{of_group(name, snapshot)} {verb} not needed any more")
+    if why_idle:
+        parts.append(why_idle)
     before = snapshot.desired
     changed = {name: count for name, count in desired.items() if count != before[name]}
     if not parts:
         busy = f"{snapshot.inflight} of {snapshot.capacity} slots are busy and no task waits"
         parts.append(busy)
-    text = "; ".join(parts)
-    if changed:
-        to = ", ".join(
-            count_text(count) if len(offers) == 1 else f"{count_text(count)} of {name!r}"
-            for name, count in changed.items()
-        )
-        text += f" -> {to}"
-    return text
+    if changed and len(offers) > 1:  # the log shows only the sum over all groups
+        to = joined(f"{count_text(count)}{of_group(name, snapshot)}" for name, count in changed.items())
+        parts.append(f"{to} {'is' if list(changed.values()) == [1] else 'are'} desired now")
+    return "; ".join(parts)
 
 
 def _gangs_text(snapshot: Snapshot, more: int) -> str:
