@@ -107,6 +107,14 @@ class _Waiting:
     seconds: float
     known: bool
 
+    def at_once(self, offer: _Offer) -> int:
+        """Return how many of the tasks a node of a group runs at once."""
+        return at_once(offer.group, self.demand.needs)
+
+    def started(self, offer: _Offer, within: float) -> float:
+        """Return how many of the tasks a node of a group without other tasks starts within some seconds."""
+        return self.at_once(offer) * starts_of_free(within, self.seconds)
+
 
 @dataclass(slots=True)
 class _Result:
@@ -210,7 +218,7 @@ class Adaptive:
             self._probing_since = snapshot.now
         allowance = self._allowance(unknown, offers, snapshot, result)
         for each in waiting:
-            able = [offer for offer in offers.values() if at_once(offer.group, each.demand.needs)]
+            able = [offer for offer in offers.values() if each.at_once(offer)]
             able.sort(key=lambda offer: offer.price)
             left = _use_existing(each, able, snapshot)
             if left <= SLACK:
@@ -223,10 +231,7 @@ class Adaptive:
                 offers[name].room -= nodes
                 if not each.known:
                     allowance -= nodes
-            served = sum(
-                nodes * at_once(offers[name].group, each.demand.needs) * starts_of_free(offers[name].wait, each.seconds)
-                for name, nodes in bought.items()
-            )
+            served = sum(nodes * each.started(offers[name], offers[name].wait) for name, nodes in bought.items())
             if left - served > SLACK and (each.known or not bought):
                 result.short[each.demand.needs] = result.short.get(each.demand.needs, 0) + ceil(left - served)
         return result
@@ -434,22 +439,19 @@ def _use_existing(each: _Waiting, able: Iterable[_Offer], snapshot: Snapshot) ->
     may_be_late = bool(able) and each.seconds >= min(offer.boot for offer in able)
     is_late = may_be_late and each.demand.waited > max(offer.window for offer in able)
     for offer in able:
-        per_node = at_once(offer.group, each.demand.needs)
-        starts = per_node * starts_of_free(offer.window, each.seconds)
+        starts = each.started(offer, offer.window)
         used = 0.0 if is_late else min(offer.free, left / starts)
         offer.free -= used
         left -= used * starts
     for offer in able:
-        per_node = at_once(offer.group, each.demand.needs)
-        starts = per_node * starts_of_free(offer.wait, each.seconds)
+        starts = each.started(offer, offer.wait)
         used = min(offer.booting, left / starts)
         offer.booting -= used
-        offer.kept += min(used, left / per_node)
+        offer.kept += min(used, left / each.at_once(offer))
         left -= used * starts
     busy = 0.0
     for offer in able:
-        per_node = at_once(offer.group, each.demand.needs)
-        starts = per_node * starts_of_busy(snapshot.running, offer.window, each.seconds)
+        starts = each.at_once(offer) * starts_of_busy(snapshot.running, offer.window, each.seconds)
         if starts <= 0:
             continue
         used = min(offer.busy, left / starts)
@@ -469,16 +471,15 @@ def _buy(each: _Waiting, left: float, able: Sequence[_Offer], most: float) -> di
         for order, offer in enumerate(able):
             if offer.room - bought.get(offer.group.name, 0) <= 0:
                 continue
-            tasks = at_once(offer.group, each.demand.needs) * starts_of_free(offer.wait, each.seconds)
-            served = min(left, tasks)
-            busy = offer.boot + each.seconds * max(1.0, served / at_once(offer.group, each.demand.needs))
+            served = min(left, each.started(offer, offer.wait))
+            busy = offer.boot + each.seconds * max(1.0, served / each.at_once(offer))
             key = (offer.is_sold_out, offer.price * busy / served, order)
             if best is None or key < best_key:
                 best, best_key = offer, key
         if best is None:
             break
         name = best.group.name
-        tasks = at_once(best.group, each.demand.needs) * starts_of_free(best.wait, each.seconds)
+        tasks = each.started(best, best.wait)
         whole = max(1, int(left / tasks + 1e-9))
         nodes = int(min(whole, best.room - bought.get(name, 0), most))
         if nodes <= 0:
