@@ -10,7 +10,7 @@ from skyward.control.act.tasks.future import TaskFuture, on_cancel, release_hand
 from skyward.control.act.tasks.streams import Buffered, RemoteIterator, Stream
 from skyward.control.act.tasks.task import Work
 from skyward.control.observe.costs import cost_of
-from skyward.errors import OperatorError
+from skyward.errors import OperatorError, TaskTimeoutError
 from skyward.process import background
 from skyward.wire.protocol.messages import Blob
 
@@ -110,6 +110,15 @@ class Run[T]:
         """Stop the work on its nodes; False if it has ended. The future ends once the nodes have stopped."""
         return not self.future.done() and self.future.cancel()
 
+    def time_out(self) -> None:
+        """Stop the work, which runs as long as work that was started with it and has run past their common timeout.
+
+        It ends with `TaskTimeoutError`, as if it had reached the timeout before it was stopped.
+        """
+        for work in self._works():
+            work.is_overdue = True
+        self.cancel()
+
     @property
     def is_leaving(self) -> bool:
         """True while its result, or the state it left, is being packed or transferred."""
@@ -152,6 +161,16 @@ class Run[T]:
     def failed(self) -> int:
         """Number of its tasks that failed, including cells that raised, whose tasks have a result."""
         return sum(_has_failed(work) for work in self._works())
+
+    @property
+    def timed_out(self) -> int:
+        """Number of those that failed because they ran past their timeout."""
+        return sum(isinstance(_error_of(work), TaskTimeoutError) for work in self._works())
+
+    @property
+    def stopped(self) -> int:
+        """Number of its tasks that were stopped before they had ended, for another reason than their timeout."""
+        return sum(work.future.cancelled() for work in self._works())
 
     @property
     def size(self) -> int:
@@ -219,5 +238,10 @@ def _has_state(work: Work) -> bool:
 
 
 def _has_failed(work: Work) -> bool:
+    return bool(work.error) or _error_of(work) is not None
+
+
+def _error_of(work: Work) -> BaseException | None:
+    """Return the error that a task ended with; None for none, and for a cancelled task."""
     future = work.future
-    return bool(work.error) or (future.done() and not future.cancelled() and Future.exception(future) is not None)
+    return Future.exception(future) if future.done() and not future.cancelled() else None
