@@ -50,6 +50,7 @@ from skyward.process.lifespan import Lifespan, Say
 from skyward.scaling.snapshot import Demand
 from skyward.specs import Nodes, Options, Spec
 from skyward.specs.plugin_order import processes, required
+from skyward.specs.unused_options import unused_options
 
 if TYPE_CHECKING:
     from skyward.events.metrics import NodeMetrics
@@ -192,6 +193,8 @@ class Pool:
             self._bus.emit(events.PoolNote, note)
         if not self._keep_machines:
             self._warn_of_price()
+            if unused := unused_options(self._options, [each.nodes for each in self._launchers.values()]):
+                self.note(unused)
         self._life.move("provisioning", _now())
         size = self._record.size()
         self._plane = control = plane_of(self._launchers, self._options, size)

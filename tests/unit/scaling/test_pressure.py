@@ -48,6 +48,12 @@ def snapshot(*groups: Group, queued: int = 0, **given: object) -> Snapshot:
                 settled=True,
             ),
         ),
+        (
+            {"idle_for": 0.01, "idle_timeout": 0.0, "min": 0},
+            GroupDecision(
+                0, "no task has run for a moment, and the idle timeout is 0 s, so no node is needed", settled=True
+            ),
+        ),
         ({"idle_for": 60}, GroupDecision(2)),
         (
             {"nodes": 8, "desired": 8, "inflight": 3},
