@@ -19,7 +19,7 @@ class Own:
     name, interval = "own", None
 
     def decide(self, snapshot: Snapshot) -> Decision:
-        return Decision({})
+        return Decision({}, "nothing to do")
 
 
 @pytest.mark.parametrize(
