@@ -479,10 +479,11 @@ def _stop_with_the_first(runs: "Sequence[Run[Any]]") -> None:
     They started together, so a run that reaches the timeout ends the time of all, whichever is the first.
     """
 
+    from skyward.frontends.pools import stop_overdue  # loads the engine, so it is imported late
+
     def over(run: "Run[Any]", _: object) -> None:
         if run.timed_out:
-            for other in runs:
-                other.time_out()
+            stop_overdue(runs)
         elif run.state in ("failed", "cancelled"):
             stop_all(runs)
 

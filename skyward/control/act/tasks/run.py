@@ -14,7 +14,7 @@ from skyward.errors import OperatorError, TaskTimeoutError
 from skyward.process import background
 from skyward.wire.protocol.messages import Blob
 
-__all__ = ["Run", "Runner", "TaskOutcome", "follow", "future_of", "release_kept"]
+__all__ = ["Run", "Runner", "TaskOutcome", "follow", "future_of", "release_kept", "stop_overdue"]
 
 
 class Runner(Protocol):
@@ -110,15 +110,6 @@ class Run[T]:
         """Stop the work on its nodes; False if it has ended. The future ends once the nodes have stopped."""
         return not self.future.done() and self.future.cancel()
 
-    def time_out(self) -> None:
-        """Stop the work, which runs as long as work that was started with it and has run past their common timeout.
-
-        It ends with `TaskTimeoutError`, as if it had reached the timeout before it was stopped.
-        """
-        for work in self._works():
-            work.is_overdue = True
-        self.cancel()
-
     @property
     def is_leaving(self) -> bool:
         """True while its result, or the state it left, is being packed or transferred."""
@@ -209,6 +200,17 @@ def future_of(run: Run[Any]) -> TaskFuture[Any]:
     ready.name = run.future.name
     ready.set_result(run.items())
     return ready
+
+
+def stop_overdue(runs: Iterable[Run[Any]]) -> None:
+    """Stop work that was started together, of which a part has run past the timeout of all. On the library's loop.
+
+    All of it ends with `TaskTimeoutError`, as if it had reached the timeout before it was stopped.
+    """
+    for run in runs:
+        for work in run._works():
+            work.is_overdue = True
+        run.cancel()
 
 
 def release_kept(run: Run[Any]) -> None:
