@@ -19,14 +19,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil, exp, inf
 
-from skyward.formatting import count_text
+from skyward.formatting import count_text, joined
 from skyward.scaling.fitting import at_once, never
 from skyward.scaling.gang_placement import GangPlan, gang_nodes
 from skyward.scaling.gang_text import gangs_wait
 from skyward.scaling.gaps import Gaps
 from skyward.scaling.snapshot import Decision, Demand, Group, NodeLoad, Snapshot
 from skyward.scaling.surplus import Surplus
-from skyward.scaling.wording import more_text
+from skyward.scaling.wording import idle_text, more_text, of_group
 from skyward.scaling.work import rough_text, starts_of_busy, starts_of_free
 from skyward.values.needs import Needs
 
@@ -112,6 +112,14 @@ class _Waiting:
     seconds: float
     known: bool
 
+    def at_once(self, offer: _Offer) -> int:
+        """Return how many of the tasks a node of a group runs at once."""
+        return at_once(offer.group, self.demand.needs)
+
+    def started(self, offer: _Offer, within: float) -> float:
+        """Return how many of the tasks a node of a group without other tasks starts within some seconds."""
+        return self.at_once(offer) * starts_of_free(within, self.seconds)
+
 
 @dataclass(slots=True)
 class _Result:
@@ -172,7 +180,7 @@ class Adaptive:
             desired[name] = max(group.min, min(group.max, count))
             if count < counts.active + counts.booting:
                 cancelled[name] = counts.active + counts.booting - max(group.min, count)
-        victims, idle_text = self._idle(snapshot, offers, result, gangs)
+        victims, why_idle = self._idle(snapshot, offers, result, gangs)
         for node in victims:
             desired[node.group] = max(offers[node.group].group.min, desired[node.group] - 1)
         if not victims and (surplus := self._surplus_node(snapshot, offers, gangs, waiting)) is not None:
@@ -184,7 +192,7 @@ class Adaptive:
             _cap(desired, snapshot)
         return Decision(
             desired,
-            _reason(snapshot, waiting, offers, result, desired, cancelled, idle_text),
+            _reason(snapshot, waiting, offers, result, desired, cancelled, why_idle),
             victims=tuple(node.rank for node in victims if node.rank or len(victims) == 1),
             settled=True,
             infeasible=never(snapshot),
@@ -227,7 +235,7 @@ class Adaptive:
             self._probing_since = snapshot.now
         allowance = self._allowance(unknown, offers, snapshot, result)
         for each in waiting:
-            able = [offer for offer in offers.values() if at_once(offer.group, each.demand.needs)]
+            able = [offer for offer in offers.values() if each.at_once(offer)]
             able.sort(key=lambda offer: offer.price)
             left = _use_existing(each, able, snapshot)
             if left <= SLACK:
@@ -240,10 +248,7 @@ class Adaptive:
                 offers[name].room -= nodes
                 if not each.known:
                     allowance -= nodes
-            served = sum(
-                nodes * at_once(offers[name].group, each.demand.needs) * starts_of_free(offers[name].wait, each.seconds)
-                for name, nodes in bought.items()
-            )
+            served = sum(nodes * each.started(offers[name], offers[name].wait) for name, nodes in bought.items())
             if left - served > SLACK and (each.known or not bought):
                 result.short[each.demand.needs] = result.short.get(each.demand.needs, 0) + ceil(left - served)
         return result
@@ -301,17 +306,12 @@ class Adaptive:
         if not victims:
             return [], ""
         self._scan_at = snapshot.now  # they are to be named until they go
-        least = min(node.idle_for for node in victims)
         nodes = count_text(len(victims), "node")
-        verb = "has" if len(victims) == 1 else "have"
         if needs_room:
             return victims, f"{nodes} without tasks must go, since waiting tasks need other nodes"
-        keep = rough_text(max(limits[node.rank] for node in victims))
-        why = _why(victims, offers, snapshot)
-        return (
-            victims,
-            f"{nodes} {verb} been idle for {rough_text(least)}, over the {keep} that {why}",
-        )
+        least, keep = min(node.idle_for for node in victims), max(limits[node.rank] for node in victims)
+        verb = "has" if len(victims) == 1 else "have"
+        return victims, f"{nodes} {verb} been idle {_idle_text(least, keep, offers[victims[0].group], snapshot)}"
 
     def _surplus_node(
         self, snapshot: Snapshot, offers: dict[str, _Offer], gangs: GangPlan, waiting: Sequence[_Waiting]
@@ -483,22 +483,19 @@ def _use_existing(each: _Waiting, able: Iterable[_Offer], snapshot: Snapshot) ->
     may_be_late = bool(able) and each.seconds >= min(offer.boot for offer in able)
     is_late = may_be_late and each.demand.waited > max(offer.window for offer in able)
     for offer in able:
-        per_node = at_once(offer.group, each.demand.needs)
-        starts = per_node * starts_of_free(offer.window, each.seconds)
+        starts = each.started(offer, offer.window)
         used = 0.0 if is_late else min(offer.free, left / starts)
         offer.free -= used
         left -= used * starts
     for offer in able:
-        per_node = at_once(offer.group, each.demand.needs)
-        starts = per_node * starts_of_free(offer.wait, each.seconds)
+        starts = each.started(offer, offer.wait)
         used = min(offer.booting, left / starts)
         offer.booting -= used
-        offer.kept += min(used, left / per_node)
+        offer.kept += min(used, left / each.at_once(offer))
         left -= used * starts
     busy = 0.0
     starts_of = {
-        offer.group.name: at_once(offer.group, each.demand.needs)
-        * starts_of_busy(snapshot.running, offer.window, each.seconds)
+        offer.group.name: each.at_once(offer) * starts_of_busy(snapshot.running, offer.window, each.seconds)
         for offer in able
     }
     if sum(offer.busy * starts_of[offer.group.name] for offer in able) < 1:
@@ -524,16 +521,15 @@ def _buy(each: _Waiting, left: float, able: Sequence[_Offer], most: float) -> di
         for order, offer in enumerate(able):
             if offer.room - bought.get(offer.group.name, 0) <= 0:
                 continue
-            tasks = at_once(offer.group, each.demand.needs) * starts_of_free(offer.wait, each.seconds)
-            served = min(left, tasks)
-            busy = offer.boot + each.seconds * max(1.0, served / at_once(offer.group, each.demand.needs))
+            served = min(left, each.started(offer, offer.wait))
+            busy = offer.boot + each.seconds * max(1.0, served / each.at_once(offer))
             key = (offer.is_sold_out, offer.price * busy / served, order)
             if best is None or key < best_key:
                 best, best_key = offer, key
         if best is None:
             break
         name = best.group.name
-        tasks = at_once(best.group, each.demand.needs) * starts_of_free(best.wait, each.seconds)
+        tasks = each.started(best, best.wait)
         whole = max(1, int(left / tasks + 1e-9))
         nodes = int(min(whole, best.room - bought.get(name, 0), most))
         if nodes <= 0:
@@ -576,13 +572,15 @@ def _cap(desired: dict[str, int], snapshot: Snapshot) -> None:
 # Reasons.
 
 
-def _why(victims: Sequence[NodeLoad], offers: dict[str, _Offer], snapshot: Snapshot) -> str:
-    offer = offers[victims[0].group]
+def _idle_text(idle: float, keep: float, offer: _Offer, snapshot: Snapshot) -> str:
+    """Return for how long nodes were idle, and why no longer."""
     if _given(offer.group, snapshot) is not None:
-        return "the idle timeout allows"
-    if offer.price <= 0:
-        return "a node without a price is kept"
-    return f"it is worth keeping a node that takes {rough_text(offer.boot)} to boot"
+        return idle_text(idle, keep)
+    kept = "a node without a price is kept"
+    if offer.price > 0:
+        kept = f"it is worth keeping a node that takes {rough_text(offer.boot)} to boot"
+    shown, limit = rough_text(idle), rough_text(keep)
+    return f"for {'' if shown == limit else f'{shown}, over '}the {limit} that {kept}"
 
 
 def _surplus_text(node: NodeLoad, offer: _Offer) -> str:
@@ -601,7 +599,7 @@ def _reason(
     result: _Result,
     desired: dict[str, int],
     cancelled: dict[str, int],
-    idle_text: str,
+    why_idle: str,
 ) -> str:
     parts: list[str] = []
     launched = {name: offer.new - offer.for_gangs for name, offer in offers.items() if offer.new > offer.for_gangs}
@@ -610,24 +608,19 @@ def _reason(
     if waiting:
         parts.append(_work_text(snapshot, waiting, offers, result, launched))
     for name, count in cancelled.items():
-        where = "" if len(offers) == 1 else f" of {name!r}"
         verb = "is" if count == 1 else "are"
-        parts.append(f"{count_text(count, 'booting node')}{where} {verb} not needed any more")
-    if idle_text:
-        parts.append(idle_text)
+        parts.append(f"{count_text(count, 'booting node')}{of_group(name, snapshot)} {verb} not needed any more")
+    if why_idle:
+        parts.append(why_idle)
     before = snapshot.desired
     changed = {name: count for name, count in desired.items() if count != before[name]}
     if not parts:
         busy = f"{snapshot.inflight} of {snapshot.capacity} slots are busy and no task waits"
         parts.append(busy)
-    text = "; ".join(parts)
-    if changed:
-        to = ", ".join(
-            count_text(count) if len(offers) == 1 else f"{count_text(count)} of {name!r}"
-            for name, count in changed.items()
-        )
-        text += f" -> {to}"
-    return text
+    if changed and len(offers) > 1:  # the log shows only the sum over all groups
+        to = joined(f"{count_text(count)}{of_group(name, snapshot)}" for name, count in changed.items())
+        parts.append(f"{to} {'is' if list(changed.values()) == [1] else 'are'} desired now")
+    return "; ".join(parts)
 
 
 def _gangs_text(snapshot: Snapshot, more: int) -> str:
