@@ -180,11 +180,11 @@ class Adaptive:
             desired[name] = max(group.min, min(group.max, count))
             if count < counts.active + counts.booting:
                 cancelled[name] = counts.active + counts.booting - max(group.min, count)
-        victims, why_idle = self._idle(snapshot, offers, result, gangs)
+        victims, why_removed = self._idle(snapshot, offers, result, gangs)
         for node in victims:
             desired[node.group] = max(offers[node.group].group.min, desired[node.group] - 1)
         if not victims and (surplus := self._surplus_node(snapshot, offers, gangs, waiting)) is not None:
-            victims, idle_text = [surplus], _surplus_text(surplus, offers[surplus.group])
+            victims, why_removed = [surplus], _surplus_text(surplus, offers[surplus.group])
             desired[surplus.group] -= 1
         if any(not node.rank for node in victims):  # the head goes with all others
             desired = {name: offer.group.min for name, offer in offers.items()}
@@ -192,7 +192,7 @@ class Adaptive:
             _cap(desired, snapshot)
         return Decision(
             desired,
-            _reason(snapshot, waiting, offers, result, desired, cancelled, why_idle),
+            _reason(snapshot, waiting, offers, result, desired, cancelled, why_removed),
             victims=tuple(node.rank for node in victims if node.rank or len(victims) == 1),
             settled=True,
             infeasible=never(snapshot),
@@ -599,7 +599,7 @@ def _reason(
     result: _Result,
     desired: dict[str, int],
     cancelled: dict[str, int],
-    why_idle: str,
+    why_removed: str,
 ) -> str:
     parts: list[str] = []
     launched = {name: offer.new - offer.for_gangs for name, offer in offers.items() if offer.new > offer.for_gangs}
@@ -610,8 +610,8 @@ def _reason(
     for name, count in cancelled.items():
         verb = "is" if count == 1 else "are"
         parts.append(f"{count_text(count, 'booting node')}{of_group(name, snapshot)} {verb} not needed any more")
-    if why_idle:
-        parts.append(why_idle)
+    if why_removed:
+        parts.append(why_removed)
     before = snapshot.desired
     changed = {name: count for name, count in desired.items() if count != before[name]}
     if not parts:
