@@ -826,6 +826,8 @@ class ControlPlane:
             effects.append(ThresholdReached(cause=self.handled))
         if self.ready and not self.budget_exhausted and self.tasks.has_waiting_gangs:
             self._end_hopeless_gangs(now, effects)
+        if self.ready and not self.budget_exhausted and (ranks := self.tasks.awaited_ranks):
+            self._end_pinned_in_vain(ranks, now, effects)
         if not self.tasks.waiting:
             self.prospects.forget_waits()
         if self.budget_exhausted and self.tasks.waiting:
@@ -854,7 +856,7 @@ class ControlPlane:
 
     def _vain_waits(self, now: float) -> dict[Needs, VainWait]:
         """Return how the waiting tasks end for which no node can come, by shape."""
-        return {} if self.prospects.are_clear else self.prospects.in_vain(self.tasks.shapes(), now)
+        return self.prospects.in_vain(self.tasks.shapes(), now)
 
     def _end_vain_waits(self, vain: Mapping[Needs, VainWait], now: float, effects: list[PlaneEffect]) -> None:
         """End the waiting tasks for which no node can come."""
@@ -865,6 +867,13 @@ class ControlPlane:
             self._log("reconciler", self.desired, self.desired, f"waiting tasks end: the pool {end.why}", now, effects)
             message = tasks.Abandon(end.why, end.outcome, frozenset(shapes))
             effects.extend(self.tasks.handle(message, now, self.handled))
+
+    def _end_pinned_in_vain(self, ranks: Iterable[int], now: float, effects: list[PlaneEffect]) -> None:
+        """End the tasks that wait for certain nodes which cannot come."""
+        for rank, end in self.prospects.pinned_in_vain(ranks, now).items():
+            reason = f"tasks that wait for node {rank} end: the pool {end.why}"
+            self._log("reconciler", self.desired, self.desired, reason, now, effects)
+            effects.extend(self.tasks.handle(tasks.EndPinned(rank, end.outcome, end.why), now, self.handled))
 
     @property
     def _looks_at_tasks(self) -> bool:

@@ -37,6 +37,7 @@ from skyward.control.decide.tasks.messages import (
     Dropped,
     Ended,
     EndGang,
+    EndPinned,
     MeetingOpened,
     MeetingsDue,
     Member,
@@ -169,6 +170,11 @@ class TaskManager:
     def pinned(self) -> int:
         """Number of tasks that wait for one certain node, and of broadcasts that wait for any."""
         return self._waiting.pinned + sum(not each.members for each in self._broadcasts.values())
+
+    @property
+    def awaited_ranks(self) -> tuple[int, ...]:
+        """Ranks of the nodes that certain tasks wait for, which no other node may run."""
+        return self._waiting.targets()
 
     @property
     def waiting(self) -> bool:
@@ -475,13 +481,15 @@ class TaskManager:
                 waiting = {
                     task
                     for task, record in unsent
-                    if shapes is None or (record.gang is None and record.needs in shapes)
+                    if shapes is None or (record.gang is None and record.target is None and record.needs in shapes)
                 }
                 self._settle_waiting(waiting, outcome, reason, effects)
                 for broadcast in [n for n, each in self._broadcasts.items() if not each.members]:
                     if shapes is None or self._broadcasts[broadcast].needs in shapes:
                         del self._broadcasts[broadcast]
                         effects.append(BroadcastEnded(broadcast, cause=self._cause))
+            case EndPinned(rank, outcome, reason):
+                self._settle_waiting(set(self._waiting.pinned_to(rank)), outcome, reason, effects)
             case EndGang(number, outcome, reason):
                 if (gang := self._gangs.get(number)) is not None and gang.is_waiting:
                     self._end_waiting_gang(gang, outcome, reason, effects)
@@ -557,6 +565,7 @@ class TaskManager:
     def _join(self, joined: RankJoined, now: float, effects: list[TaskManagerEffect]) -> None:
         rank = joined.rank
         self._table.join(rank, joined.group, joined.slots, joined.resources, joined.capabilities, now)
+        self._end_unfit(self._table.nodes[rank], effects)
         for broadcast, record in self._broadcasts.items():
             if record.bound or record.cancelled or (record.only is not None and rank not in record.only):
                 continue
@@ -568,6 +577,19 @@ class TaskManager:
                 share = (record.size, record.size) if record.size else (0, 1)
                 record.size = max(1, record.size)
                 self._add_member(broadcast, rank, share, effects)
+
+    def _end_unfit(self, node: NodeSlots, effects: list[TaskManagerEffect]) -> None:
+        """End the tasks pinned to a node that can never hold them: they were submitted before it was there."""
+        unfit: dict[Needs, set[int]] = {}
+        for task in self._waiting.pinned_to(node.rank):
+            record = self._tasks[task]
+            collective = self._collective_of(record)
+            if not self._could_hold(node, record.needs, 1 if collective is None else collective.terms.procs):
+                unfit.setdefault(record.needs, set()).add(task)
+        has = describe_resources(node.total, node.capabilities)
+        for needs, found in unfit.items():
+            reason = f"{needs} on node {node.rank}, which can never have that: it has {has}"
+            self._settle_waiting(found, "infeasible", reason, effects)
 
     def _take_over(self, found: TasksFound, now: float) -> None:
         self._numbers = itertools.count(max(next(self._numbers), found.last + 1))
