@@ -321,7 +321,9 @@ class ControlPlane:
             after = {**self.desired, gives: self.desired[gives] - 1}
             if rank:
                 after[group.name] = self.desired[group.name] + 1
-            reason = f"tasks wait that need a node of group {group.name!r}, and idle node {rank} makes room for it"
+            goes_now = rank in self.reconciler.would_drain(after, (rank,))
+            maker = f"idle node {rank}" if goes_now else f"a node of group {gives!r} that is still booting"
+            reason = f"tasks wait that need a node of group {group.name!r}, and {maker} makes room for it"
             self._decide("reconciler", after, reason, now, effects, victims=(rank,))
             return True
         return False
@@ -958,7 +960,8 @@ class ControlPlane:
         if by == "policy" and not held_back:  # later effects follow from the policy's reason, not from the check
             self.causes.add(replace(cause, text=reason))
         inputs = self._view.inputs(now)
-        event = DecisionEvent(now, by, self.policy.name, inputs, before, after, reason, held_back, str(cause))
+        sizes = dict(before), dict(after)  # copies: the desired sizes are changed in place
+        event = DecisionEvent(now, by, self.policy.name, inputs, *sizes, reason, held_back, str(cause))
         effects.append(Decided(self.decisions.add(event), cause=self.handled))
 
 

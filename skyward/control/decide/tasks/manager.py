@@ -808,8 +808,9 @@ class TaskManager:
 
     def _recall(self, now: float, effects: list[TaskManagerEffect]) -> None:
         """Recall tasks that wait behind a long task, as far as other nodes have free slots for them."""
-        kept = {rank: aside.slots for rank, aside in self._set_aside.items()}
-        free = (max(0, node.spare - kept.get(node.rank, 0)) for node in self._table.nodes.values())
+        kept = Counter({rank: aside.slots for rank, aside in self._set_aside.items()})
+        kept.update(self._reserved)
+        free = (max(0, self._table.nodes[rank].spare - kept[rank]) for rank in self._table.open)
         room = sum(free) if not self._waiting else 0
         for rank in tuple(self._ahead):
             node = self._table.nodes[rank]

@@ -323,6 +323,21 @@ def test_decisions_are_kept_with_their_inputs() -> None:
     assert event.change == 4
 
 
+def test_decisions_do_not_change_afterwards() -> None:
+    """Regression: an entry about tasks that end read "1 -> 1 nodes" once the pool had grown, and not "0 -> 0"."""
+    groups = (Group("default", 0, 2), Group("gpus", 0, 2, resources={"GPU": 1.0}, hourly_price=30.0))
+    world = World(*groups, budget=0.1, max_nodes=3).open()
+    world.submit(1, Needs({"GPU": 1.0}))
+    world.tell(Resize({"default": (4, 4)}))
+    before = [str(event) for event in world.plane.decisions]
+    world.submit(1)
+    world.deliver()
+    assert sum("waiting tasks end" in event for event in before) == 1
+    assert sum("not resized" in event for event in before) == 1
+    assert world.plane.desired["default"] == 1
+    assert [str(event) for event in world.plane.decisions][: len(before)] == before
+
+
 def test_policy_that_raises_changes_nothing_and_is_reported() -> None:
     class Broken:
         name = "broken"
