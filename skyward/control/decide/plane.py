@@ -365,9 +365,11 @@ class ControlPlane:
         """End the waiting gangs for which the pool can never have enough nodes at once."""
         is_fixed = self.policy.name == "no" and any(self.desired.values())
         fixed = self.desired if is_fixed else None
-        waiting = self.tasks.waiting_gangs()
-        for number, end in self.gang_prospects.ends(waiting, fixed, now).items():
-            if infeasible := self.tasks.gang_infeasible(waiting[number]):
+        waiting = self.tasks.waiting_gangs
+        for number, end in self.gang_prospects.ends(waiting, self.tasks.fresh_gangs(), fixed, now).items():
+            if (gang := waiting.get(number)) is None:
+                continue  # it has started on what another one had reserved
+            if infeasible := self.tasks.gang_infeasible(gang):
                 end = GangEnd("infeasible", infeasible)
             if end.outcome != "infeasible":
                 ended = f"a waiting gang ends: the pool {end.reason}"
@@ -381,7 +383,7 @@ class ControlPlane:
             return {}
         shapes = self.tasks.shapes()
         if self.tasks.has_waiting_gangs:
-            shapes |= self.gang_prospects.replaceable(self.tasks.waiting_gangs(), now)
+            shapes |= self.gang_prospects.replaceable(self.tasks.waiting_gangs, now)
         return self.prospects.blocked(shapes, now)
 
     # Machines.

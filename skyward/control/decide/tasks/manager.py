@@ -246,13 +246,19 @@ class TaskManager:
         """True if a gang waits for nodes."""
         return bool(self._waiting_gangs)
 
-    def waiting_gangs(self) -> dict[int, GangDemand]:
-        """Return the demands of the waiting gangs by their numbers, the oldest first."""
-        return {gang.number: gang.demand for gang in self._waiting_gangs}
+    @property
+    def waiting_gangs(self) -> Mapping[int, GangDemand]:
+        """The demands of the waiting gangs by their numbers, the oldest first."""
+        return self._waiting_gangs.demands
+
+    def fresh_gangs(self) -> Mapping[int, GangDemand]:
+        """Return the demands of the gangs that began to wait since the last call."""
+        fresh, self._waiting_gangs.fresh = self._waiting_gangs.fresh, {}
+        return fresh
 
     def gangs(self) -> tuple[GangDemand, ...]:
         """Return the demands of the waiting gangs, the oldest first."""
-        return tuple(gang.demand for gang in self._waiting_gangs)
+        return tuple(self._waiting_gangs.demands.values())
 
     def shapes(self) -> set[Needs]:
         """Return the shapes that wait for a node, including broadcasts without members, but not the tasks of gangs."""

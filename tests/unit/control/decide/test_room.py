@@ -36,6 +36,4 @@ def test_decision_names_the_booting_node_that_goes_in_place_of_an_idle_one() -> 
     world.tell(Resize({"cpus": (0, 3)}))
     world.submit(1, GPU)
     assert not any(isinstance(effect, machines.Drain) for effect in world.said)
-    assert world.reasons_given[-1].endswith(
-        "and a node of group 'cpus' that is still booting makes room for it"
-    )
+    assert world.reasons_given[-1].endswith("and a node of group 'cpus' that is still booting makes room for it")
