@@ -11,6 +11,7 @@ from skyward.control.decide.autoscaler import Autoscaler, BlockedNodes, GrowthLi
 from skyward.control.decide.causes import Cause, CauseLog, describe, resized_text
 from skyward.control.decide.checking import failure_text
 from skyward.control.decide.gang_prospects import GangEnd, GangProspects
+from skyward.control.decide.gang_room import room_for_gang
 from skyward.control.decide.machines import messages as machines
 from skyward.control.decide.machines.budget import (
     DRAIN_RESERVE,
@@ -48,11 +49,12 @@ from skyward.control.decide.tasks.manager import TaskManager
 from skyward.control.decide.total import over_total, room_maker, within_total
 from skyward.errors import IllegalTransitionError
 from skyward.events.decisions import UNUSABLE, Decider, DecisionEvent, DecisionLog
-from skyward.formatting import count_text, money_text
+from skyward.formatting import count_text, joined, money_text
 from skyward.kept.registry import KeptRegistry
 from skyward.scaling.bundles import floor_nodes
 from skyward.scaling.fitting import cheapest
 from skyward.scaling.gang_placement import gang_nodes
+from skyward.scaling.gang_text import gang_text
 from skyward.scaling.snapshot import DEFAULT_IDLE_TIMEOUT, Demand, Group, Policy, RetainedNodes, Snapshot
 from skyward.values.needs import NOTHING, Needs
 
@@ -103,6 +105,7 @@ class ControlPlane:
         self._evaluated_at = float("-inf")
         self._evaluate_at: float | None = None
         self._policy_failure = ""
+        self._without_room: tuple[object, ...] = ()
         self._reconciled_at = 0.0
         self._recalled_at = float("-inf")
         self.handled = 0
@@ -283,9 +286,14 @@ class ControlPlane:
             self._decide("policy", after, reason + "".join(because), now, effects)
 
     @property
+    def _may_adapt(self) -> bool:
+        """True if the number of nodes may follow what waits."""
+        return not self.budget_exhausted and self.elastic and self.policy.name != "no"
+
+    @property
     def _may_wake(self) -> bool:
         """True if the policy may launch the first node of a pool that has none."""
-        return not self.budget_exhausted and self.elastic and self.policy.name != "no" and self.head is None
+        return self._may_adapt and self.head is None
 
     def _wakeable(self) -> list[Needs]:
         """Return the waiting shapes that a group could hold, if the policy may launch nodes at all."""
@@ -327,6 +335,52 @@ class ControlPlane:
             self._decide("reconciler", after, reason, now, effects, victims=(rank,))
             return True
         return False
+
+    def _make_room_for_gang(self, now: float, effects: list[PlaneEffect]) -> bool:
+        """Remove idle nodes in favour of a gang that the nodes of the pool cannot hold; return whether any goes."""
+        if self.settings.max_nodes is None or not self._may_adapt or not (idle := self._idle_to_spare(now)):
+            return False
+        obstacles = self.prospects.obstacles(now)
+        there = {name: self.reconciler.effective(name) for name in self.groups}
+        state = tuple(self.tasks.waiting_gangs), idle, there, dict(self.desired), dict(self.groups), set(obstacles)
+        if state == self._without_room:
+            return False
+        room = room_for_gang(self._snapshot(obstacles, now), idle)
+        if room is None:
+            self._without_room = state
+            return False
+        after = dict(self.desired)
+        for rank in room.victims:
+            after[idle[rank]] -= 1
+        if 0 not in room.victims:
+            for group, more in room.launch.items():
+                after[group] = max(after[group], there[group]) + more
+        names = joined(f"{count_text(more)} of group {group!r}" for group, more in room.launch.items())
+        drained = set(self.reconciler.would_drain(after, room.victims)).intersection(room.victims)
+        makers = [f"idle node {rank}" for rank in room.victims if rank in drained]
+        if booting := len(room.victims) - len(drained):
+            makers.append(f"{count_text(booting)} that {'is' if booting == 1 else 'are'} still booting")
+        make = "makes" if len(room.victims) == 1 else "make"
+        reason = f"{gang_text(room.gang)}, lack {names}, and {joined(makers)} {make} room"
+        self._decide("reconciler", after, reason, now, effects, victims=room.victims)
+        return True
+
+    def _idle_to_spare(self, now: float) -> dict[int, str]:
+        """Return the groups of the idle nodes that their minimums spare, by rank, those to go first first.
+
+        Node 0 is one of them only if every node is: it goes with the last of them.
+        """
+        kept = self.kept.busy_nodes(now)
+        spare = {name: self.desired.get(name, 0) - group.min for name, group in self.groups.items()}
+        found: dict[int, str] = {}
+        for rank in reversed(self.tasks.idle_ranks()):
+            group = self.reconciler.table.assignments[rank].machine.group
+            if spare[group] > 0 and rank not in kept and self.tasks.is_empty(rank):
+                spare[group] -= 1
+                found[rank] = group
+        if len(found) < sum(self.desired.values()):
+            found.pop(0, None)
+        return found
 
     def _is_held(self, needs: Needs) -> bool:
         """Return whether a node that could hold this shape is active or boots."""
@@ -856,7 +910,9 @@ class ControlPlane:
         """Launch the first nodes for gangs, or make room for waiting tasks in a full pool; return whether it did."""
         if self.tasks.has_waiting_gangs and not any(self.desired.values()) and self._may_wake:
             return self._wake_for_gangs("gangs wait and the pool has no nodes", now, effects)
-        return self._is_full() and self._make_room(now, effects)
+        if self._is_full() and self._make_room(now, effects):
+            return True
+        return self.tasks.has_waiting_gangs and self._make_room_for_gang(now, effects)
 
     def _vain_waits(self, now: float) -> dict[Needs, VainWait]:
         """Return how the waiting tasks end for which no node can come, by shape."""

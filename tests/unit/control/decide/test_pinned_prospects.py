@@ -136,7 +136,6 @@ def test_task_pinned_to_a_rank_without_a_node_ends_at_once() -> None:
     world.deliver()
     world.tell(Resize({"nodes": (1, 1)}))
     world.bury()
-    world.tell(machines.Emptied(1))
     (task,) = world.submit(1, target=1)
     assert world.settled == {task: "abandoned"}
     assert world.reasons[task] == "has no node 1 any more"
