@@ -66,6 +66,24 @@ def snapshot(*groups: Group, queued: int = 0, **given: object) -> Snapshot:
         ({"nodes": 8, "desired": 8, "inflight": 5}, GroupDecision(8)),
         ({"desired": 9, "inflight": 4}, GroupDecision(8, "9 nodes were desired, more than the maximum of 8")),
         ({"desired": 0, "nodes": 0}, GroupDecision(1, "0 nodes were desired, fewer than the minimum of 1")),
+        (
+            {"desired": 9, "inflight": 4, "can_launch": False},
+            GroupDecision(8, "9 nodes were desired, 8 are there or on the way, and no more can be launched now"),
+        ),
+        (
+            {"queued": 20, "inflight": 4, "desired": 3, "max": 4, "can_launch": False},
+            GroupDecision(
+                4,
+                "20 tasks wait and all 4 slots are busy, so 10 more nodes are needed, for 2 tasks each "
+                "(1 is already requested), but no more can be launched now",
+            ),
+        ),
+        (
+            {"idle_for": 61, "desired": 2, "min": 1, "can_launch": False},
+            GroupDecision(
+                1, "no task has run for 61 s, longer than the idle timeout of 60 s, so 1 node is enough", settled=True
+            ),
+        ),
     ],
 )
 def test_pressure_follows_the_rules_of_the_table(report: dict[str, int], outcome: GroupDecision) -> None:

@@ -7,6 +7,7 @@ import pytest
 from skyward.control.decide.machines import messages as machines
 from skyward.control.decide.messages import Open, Resize, SetBudget, SetFloor, ThresholdReached
 from skyward.control.decide.tasks import messages as tasks
+from skyward.scaling.registry import POLICIES
 from skyward.scaling.snapshot import Decision, Demand, Group, Snapshot
 from skyward.values.needs import Needs
 from tests.unit.control.decide.plane_world import World
@@ -452,6 +453,22 @@ def test_policy_cannot_remove_the_first_node_while_tasks_wait_for_it() -> None:
     world.deliver()
     world.finish()
     assert world.settled == {task: "value"}
+
+
+@pytest.mark.parametrize("policy", [policy for policy in POLICIES if policy != "no"])
+def test_broadcast_that_waits_for_the_first_node_counts_as_work(policy: str) -> None:
+    world = elastic(0, 3, policy=policy, idle_timeout=10.0, cooldown=2.0)
+    world.tell(tasks.Broadcast(world.plane.tasks.number()))
+    assert (world.plane.snapshot(world.now).pinned, world.plane.tasks.unsent, world.plane.tasks.waiting) == (1, 1, True)
+    world.wait(300.0)
+    assert world.plane.tasks.idle_for(world.now) == 0.0
+    assert world.plane.desired == {"default": 1}, "its node boots for as long as that takes"
+    world.deliver()
+    assert list(world.sent.values()) == [0]
+    world.finish()
+    assert set(world.settled.values()) == {"value"}
+    world.wait(300.0)
+    assert world.plane.desired == {"default": 0}
 
 
 def test_queued_tasks_do_not_cause_endless_ticks() -> None:
