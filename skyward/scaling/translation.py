@@ -51,9 +51,10 @@ def decide_part(
     before = {group.name: snapshot.counts[group.name].desired for group in groups}
     desired = {group.name: _within(before[group.name], group) for group in groups}
     reasons = [
-        _prefix(name, snapshot) + beyond_bounds(before[name], desired[name], can_launch=group.can_launch)
+        _prefix(group.name, snapshot)
+        + beyond_bounds(before[group.name], desired[group.name], can_launch=group.can_launch)
         for group in groups
-        if desired[name := group.name] != before[name]
+        if desired[group.name] != before[group.name]
     ]
     victims: list[int] = []
     for command in rule.commands(_view(snapshot, groups, groups if alone else snapshot.groups)):

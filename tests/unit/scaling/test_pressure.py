@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -86,13 +88,13 @@ def snapshot(*groups: Group, queued: int = 0, **given: object) -> Snapshot:
         ),
     ],
 )
-def test_pressure_follows_the_rules_of_the_table(report: dict[str, int], outcome: GroupDecision) -> None:
+def test_pressure_follows_the_rules_of_the_table(report: dict[str, Any], outcome: GroupDecision) -> None:
     whole = {"queued": 0, "inflight": 0, "nodes": 2, "desired": 2, "min": 1, "max": 8, "slots": 2, "idle_for": 0}
     assert desired_nodes(**{**whole, **report}, idle_timeout=60) == outcome
 
 
 @st.composite
-def reports(draw: st.DrawFn) -> dict[str, int]:
+def reports(draw: st.DrawFn) -> dict[str, Any]:
     least = draw(st.integers(0, 4))
     most = least + draw(st.integers(0, 12))
     nodes, slots = draw(st.integers(0, most)), draw(st.integers(1, 8))
@@ -110,19 +112,19 @@ def reports(draw: st.DrawFn) -> dict[str, int]:
 
 
 @given(reports(), st.integers(1, 20))
-def test_longer_queue_never_means_fewer_nodes(report: dict[str, int], more: int) -> None:
+def test_longer_queue_never_means_fewer_nodes(report: dict[str, Any], more: int) -> None:
     longer = {**report, "queued": report["queued"] + more}
     assert desired_nodes(**longer).desired >= desired_nodes(**report).desired
 
 
 @given(reports())
-def test_repeated_report_is_idempotent(report: dict[str, int]) -> None:
+def test_repeated_report_is_idempotent(report: dict[str, Any]) -> None:
     first = desired_nodes(**report)
     assert desired_nodes(**{**report, "desired": first.desired}) == GroupDecision(first.desired)
 
 
 @given(reports())
-def test_outcome_keeps_its_bounds_and_every_change_has_a_reason(report: dict[str, int]) -> None:
+def test_outcome_keeps_its_bounds_and_every_change_has_a_reason(report: dict[str, Any]) -> None:
     outcome = desired_nodes(**report)
     assert report["min"] <= outcome.desired <= report["max"]
     assert bool(outcome.reason) == (outcome.desired != report["desired"])
