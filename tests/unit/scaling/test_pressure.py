@@ -1,7 +1,6 @@
 """Default policy: its rules, and invariants for every report."""
 
 from dataclasses import replace
-
 from typing import Any
 
 import pytest
