@@ -4,7 +4,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from skyward.control.decide.tasks.manager import PREFETCH_HORIZON, PREFETCH_MOST, RECALL_AFTER, TaskManager
+from skyward.control.decide.tasks.dispatch import PREFETCH_HORIZON, PREFETCH_MOST, RECALL_AFTER
+from skyward.control.decide.tasks.manager import TaskManager
 from skyward.control.decide.tasks.messages import (
     Broadcast,
     BroadcastEnded,
