@@ -2,10 +2,9 @@
 
 from collections import Counter
 
-from skyward.control.decide.tasks.book import TaskBook
 from skyward.control.decide.tasks.collectives import CollectiveState, MemberEnd
 from skyward.control.decide.tasks.messages import MeetingOpened, Requeue, Stop, TaskManagerEffect
-from skyward.control.decide.tasks.state import TaskState
+from skyward.control.decide.tasks.state import TaskBook, TaskState
 
 __all__ = ["CollectiveRuns"]
 

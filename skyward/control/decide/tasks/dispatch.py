@@ -10,16 +10,16 @@ could run them.
 
 from collections import Counter
 
-from skyward.control.decide.tasks.book import TaskBook
 from skyward.control.decide.tasks.collective_runs import CollectiveRuns
 from skyward.control.decide.tasks.gang_runs import GangRuns
 from skyward.control.decide.tasks.gangs import set_aside_for
 from skyward.control.decide.tasks.locality import WORTH, Locality
 from skyward.control.decide.tasks.messages import Recall, TaskManagerEffect
 from skyward.control.decide.tasks.slots import NodeSlots
+from skyward.control.decide.tasks.state import TaskBook
 from skyward.values.needs import NOTHING, Needs
 
-__all__ = ["Dispatcher"]
+__all__ = ["TaskDispatcher"]
 
 PREFETCH_HORIZON = 0.004
 """Seconds of work that a node prefetches."""
@@ -35,7 +35,7 @@ RECALL_AFTER = 0.05
 """Seconds without a task ending on a node after which its prefetched tasks may be recalled."""
 
 
-class Dispatcher:
+class TaskDispatcher:
     """Sends the waiting tasks of a pool, and recalls prefetched ones."""
 
     def __init__(self, book: TaskBook, locality: Locality, collectives: CollectiveRuns, gangs: GangRuns) -> None:

@@ -1,10 +1,9 @@
 """The gangs of a pool while they run: their start, and their common end or restart. Decides only; no I/O."""
 
-from skyward.control.decide.tasks.book import TaskBook
 from skyward.control.decide.tasks.collectives import MemberEnd
 from skyward.control.decide.tasks.gangs import GangState, has_slots, seats_left
 from skyward.control.decide.tasks.messages import Requeue, SettleOutcome, Stop, TaskManagerEffect
-from skyward.control.decide.tasks.state import TaskState
+from skyward.control.decide.tasks.state import TaskBook, TaskState
 from skyward.scaling.gang_placement import place_gang
 from skyward.wire.protocol.messages import GangMember
 

@@ -13,10 +13,9 @@ from collections.abc import Iterable, Mapping
 from itertools import repeat
 from typing import Literal
 
-from skyward.control.decide.tasks.book import TaskBook
 from skyward.control.decide.tasks.collective_runs import CollectiveRuns
 from skyward.control.decide.tasks.collectives import CollectiveState, MemberEnd
-from skyward.control.decide.tasks.dispatch import Dispatcher
+from skyward.control.decide.tasks.dispatch import TaskDispatcher
 from skyward.control.decide.tasks.gang_runs import GangRuns
 from skyward.control.decide.tasks.gangs import GangState
 from skyward.control.decide.tasks.locality import Locality
@@ -57,7 +56,7 @@ from skyward.control.decide.tasks.messages import (
 )
 from skyward.control.decide.tasks.queries import TaskQueries
 from skyward.control.decide.tasks.slots import NodeSlots
-from skyward.control.decide.tasks.state import BroadcastState, TaskState
+from skyward.control.decide.tasks.state import BroadcastState, TaskBook, TaskState
 from skyward.scaling.snapshot import GangDemand, Group
 from skyward.values.needs import NOTHING, Needs, describe_resources
 
@@ -83,7 +82,7 @@ class TaskManager(TaskQueries):
         self._locality = Locality()
         self._collectives = CollectiveRuns(book)
         self._gangs = GangRuns(book)
-        self._dispatcher = Dispatcher(book, self._locality, self._collectives, self._gangs)
+        self._dispatcher = TaskDispatcher(book, self._locality, self._collectives, self._gangs)
 
     @property
     def packs(self) -> bool:
@@ -286,14 +285,14 @@ class TaskManager(TaskQueries):
 
     def _end_unfit(self, node: NodeSlots, effects: list[TaskManagerEffect]) -> None:
         """End the tasks pinned to a node that can never hold them: they were submitted before it was there."""
-        unfit: dict[Needs, set[int]] = {}
+        by_needs: dict[Needs, set[int]] = {}
         for task in self._book.queue.pinned_to(node.rank):
             record = self._book.tasks[task]
             collective = self._book.collective_of(record)
             if not node.could_hold(record.needs, 1 if collective is None else collective.terms.procs):
-                unfit.setdefault(record.needs, set()).add(task)
+                by_needs.setdefault(record.needs, set()).add(task)
         has = describe_resources(node.total, node.capabilities)
-        for needs, found in unfit.items():
+        for needs, found in by_needs.items():
             reason = f"{needs} on node {node.rank}, which can never have that: it has {has}"
             self._settle_waiting(found, "infeasible", reason, effects)
 

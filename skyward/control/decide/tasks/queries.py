@@ -1,11 +1,11 @@
-"""What is asked about the tasks of a pool: numbers, demands, and where a task could run. Changes nothing; no I/O."""
+"""Queries about the tasks of a pool: numbers, needs, and the nodes where they could run. Changes nothing; no I/O."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Set
 
-from skyward.control.decide.tasks.book import TaskBook
 from skyward.control.decide.tasks.run_times import RunTimes
 from skyward.control.decide.tasks.slots import NodeSlots
+from skyward.control.decide.tasks.state import TaskBook
 from skyward.control.lifecycle import Lifecycle, TaskStatus
 from skyward.scaling.gang_placement import Seats, gang_fits, place_gang
 from skyward.scaling.gang_text import gang_text, maximum_text

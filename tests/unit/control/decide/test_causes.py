@@ -24,7 +24,7 @@ from skyward.control.decide.messages import (
     Tick,
 )
 from skyward.control.decide.tasks import messages as tasks
-from skyward.control.decide.tasks.book import ENDED_KEPT
+from skyward.control.decide.tasks.state import ENDED_KEPT
 from skyward.errors import IllegalTransitionError
 from skyward.scaling.snapshot import Decision, Demand, GangDemand, Group, Snapshot
 from skyward.values.needs import NOTHING
