@@ -10,8 +10,8 @@ from dataclasses import replace
 from skyward.control.decide.autoscaler import Autoscaler, BlockedNodes, GrowthLimits
 from skyward.control.decide.causes import Cause, CauseLog, describe, resized_text
 from skyward.control.decide.checking import failure_text
+from skyward.control.decide.first_nodes import FirstNodes
 from skyward.control.decide.gang_prospects import GangEnd, GangProspects
-from skyward.control.decide.gang_room import room_for_gang
 from skyward.control.decide.machines import messages as machines
 from skyward.control.decide.machines.budget import (
     DRAIN_RESERVE,
@@ -43,18 +43,16 @@ from skyward.control.decide.plane_view import PlaneView
 from skyward.control.decide.prospects import RAISE_BUDGET, GroupObstacle, Prospects, VainWait
 from skyward.control.decide.recorded_autoscaler import RecordedAutoscaler
 from skyward.control.decide.removal import after_drain, at_least, retained_nodes
+from skyward.control.decide.room import RoomMaker
 from skyward.control.decide.settings import PlaneSettings
 from skyward.control.decide.tasks import messages as tasks
 from skyward.control.decide.tasks.manager import TaskManager
-from skyward.control.decide.total import over_total, room_maker, within_total
+from skyward.control.decide.total import over_total, within_total
 from skyward.errors import IllegalTransitionError
 from skyward.events.decisions import UNUSABLE, Decider, DecisionEvent, DecisionLog
-from skyward.formatting import count_text, joined, money_text
+from skyward.formatting import count_text, money_text
 from skyward.kept.registry import KeptRegistry
 from skyward.scaling.bundles import floor_nodes
-from skyward.scaling.fitting import cheapest
-from skyward.scaling.gang_placement import gang_nodes
-from skyward.scaling.gang_text import gang_text
 from skyward.scaling.snapshot import DEFAULT_IDLE_TIMEOUT, Demand, Group, Policy, RetainedNodes, Snapshot
 from skyward.values.needs import NOTHING, Needs
 
@@ -90,6 +88,9 @@ class ControlPlane:
         self.kept = KeptRegistry()
         self.prospects = Prospects(self.groups, self.reconciler, self.ledger, settings.max_nodes)
         self.gang_prospects = GangProspects(self.prospects)
+        parts = self.groups, self.tasks, self.reconciler, self.prospects
+        self._first_nodes = FirstNodes(*parts, settings.max_nodes)
+        self._room_maker = RoomMaker(*parts, self.kept, settings.max_nodes)
         self._view = PlaneView(self.groups, self.tasks, self.reconciler.table, self.ledger)
         self.ready = False
         self.failure = ""
@@ -105,7 +106,6 @@ class ControlPlane:
         self._evaluated_at = float("-inf")
         self._evaluate_at: float | None = None
         self._policy_failure = ""
-        self._without_room: tuple[object, ...] = ()
         self._reconciled_at = 0.0
         self._recalled_at = float("-inf")
         self.handled = 0
@@ -276,14 +276,10 @@ class ControlPlane:
 
     def _wake(self, needs: Needs, reason: str, now: float, effects: list[PlaneEffect]) -> None:
         """Launch a node that can hold `needs`, for a pool that has none."""
-        blocked = self.prospects.blocked([needs], now)
-        group = cheapest(self.prospects.limited(blocked), needs)
-        if group is not None and not self.budget_exhausted:
-            after = {**self.desired, group.name: 1}
-            if self.head is not None:  # it still drains, and will be needed as long as there is any node
-                after = within_total({**after, self.head: 1}, {self.head: 1}, (), self.settings.max_nodes)
-            because = [f", because group {name!r} {each.why}" for name, each in blocked.items()]
-            self._decide("policy", after, reason + "".join(because), now, effects)
+        first = self._first_nodes.for_task(needs, now)
+        if first is not None and not self.budget_exhausted:
+            after, because = first
+            self._decide("policy", after, reason + because, now, effects)
 
     @property
     def _may_adapt(self) -> bool:
@@ -297,121 +293,13 @@ class ControlPlane:
 
     def _wakeable(self) -> list[Needs]:
         """Return the waiting shapes that a group could hold, if the policy may launch nodes at all."""
-        if not self._may_wake:
-            return []
-        able = [group for group in self.groups.values() if group.max]
-        return [needs for needs in self.tasks.shapes() if any(group.can_hold(needs) for group in able)]
-
-    def _is_full(self) -> bool:
-        most = self.settings.max_nodes
-        return most is not None and sum(map(self.reconciler.effective, self.groups)) >= most
-
-    def _make_room(self, now: float, effects: list[PlaneEffect]) -> bool:
-        """Remove an idle node in favour of tasks that no node there is can hold; return whether one was removed."""
-        unheld = [needs for needs in self.tasks.shapes() if not self._is_held(needs)]
-        if not unheld:
-            return False
-        kept = self.kept.busy_nodes(now)
-        idle = {
-            rank: self.reconciler.table.assignments[rank].machine.group
-            for rank in self.tasks.ranks
-            if rank not in kept and self.tasks.is_empty(rank)
-        }
-        obstacles = self.prospects.obstacles(now)
-        for needs in unheld:
-            fitting = [group for group in self.groups.values() if group.can_hold(needs)]
-            able = [group for group in fitting if group.max and group.name not in obstacles]
-            group = cheapest(able, needs)
-            rank = room_maker(idle, self.groups, self.desired, [group.name for group in able])
-            if group is None or rank is None:
-                continue
-            gives = idle[rank]
-            after = {**self.desired, gives: self.desired[gives] - 1}
-            if rank:
-                after[group.name] = self.desired[group.name] + 1
-            goes_now = rank in self.reconciler.would_drain(after, (rank,))
-            maker = f"idle node {rank}" if goes_now else f"a node of group {gives!r} that is still booting"
-            reason = f"tasks wait that need a node of group {group.name!r}, and {maker} makes room for it"
-            self._decide("reconciler", after, reason, now, effects, victims=(rank,))
-            return True
-        return False
-
-    def _make_room_for_gang(self, now: float, effects: list[PlaneEffect]) -> bool:
-        """Remove idle nodes in favour of a gang that the nodes of the pool cannot hold; return whether any goes."""
-        if self.settings.max_nodes is None or not self._may_adapt or not (idle := self._idle_to_spare(now)):
-            return False
-        obstacles = self.prospects.obstacles(now)
-        there = {name: self.reconciler.effective(name) for name in self.groups}
-        state = tuple(self.tasks.waiting_gangs), idle, there, dict(self.desired), dict(self.groups), set(obstacles)
-        if state == self._without_room:
-            return False
-        room = room_for_gang(self._snapshot(obstacles, now), idle)
-        if room is None:
-            self._without_room = state
-            return False
-        after = dict(self.desired)
-        for rank in room.victims:
-            after[idle[rank]] -= 1
-        if 0 not in room.victims:
-            for group, more in room.launch.items():
-                after[group] = max(after[group], there[group]) + more
-        names = joined(f"{count_text(more)} of group {group!r}" for group, more in room.launch.items())
-        drained = set(self.reconciler.would_drain(after, room.victims)).intersection(room.victims)
-        makers = [f"idle node {rank}" for rank in room.victims if rank in drained]
-        if booting := len(room.victims) - len(drained):
-            makers.append(f"{count_text(booting)} that {'is' if booting == 1 else 'are'} still booting")
-        make = "makes" if len(room.victims) == 1 else "make"
-        reason = f"{gang_text(room.gang)}, lack {names}, and {joined(makers)} {make} room"
-        self._decide("reconciler", after, reason, now, effects, victims=room.victims)
-        return True
-
-    def _idle_to_spare(self, now: float) -> dict[int, str]:
-        """Return the groups of the idle nodes that their minimums spare, by rank, those to go first first.
-
-        Node 0 is one of them only if every node is: it goes with the last of them.
-        """
-        kept = self.kept.busy_nodes(now)
-        spare = {name: self.desired.get(name, 0) - group.min for name, group in self.groups.items()}
-        found: dict[int, str] = {}
-        for rank in reversed(self.tasks.idle_ranks()):
-            group = self.reconciler.table.assignments[rank].machine.group
-            if spare[group] > 0 and rank not in kept and self.tasks.is_empty(rank):
-                spare[group] -= 1
-                found[rank] = group
-        if len(found) < sum(self.desired.values()):
-            found.pop(0, None)
-        return found
-
-    def _is_held(self, needs: Needs) -> bool:
-        """Return whether a node that could hold this shape is active or boots."""
-        return any(self.reconciler.effective(name) for name, group in self.groups.items() if group.can_hold(needs))
-
-    def _needed(self, groups: Sequence[Group]) -> dict[str, int]:
-        """Return the nodes without which waiting tasks could start nowhere, by group: one for each such shape.
-
-        Some policies do not look at the needs of tasks: they launch no node of the only group that fits, or remove it.
-        """
-        needed: dict[str, int] = {}
-        if len(groups) == 1 or self.policy.name == "no":
-            return needed
-        for needs in self.tasks.shapes():
-            able = [group for group in groups if group.can_hold(needs)]
-            there = {group.name: count for group in able if (count := self.reconciler.effective(group.name))}
-            if not there and (group := cheapest(able, needs)) is not None and group.can_launch:
-                needed[group.name] = 1
-            elif sum(there.values()) == 1:
-                needed |= there
-        return needed
+        return self._first_nodes.possible() if self._may_wake else []
 
     def _wake_for_gangs(self, reason: str, now: float, effects: list[PlaneEffect]) -> bool:
         """Launch the nodes that the waiting gangs need, for a pool that has none; return whether it does."""
-        needed = gang_nodes(self.snapshot(now)).launch
-        if not needed or self.budget_exhausted:
+        after = self._first_nodes.for_gangs(self.snapshot(now))
+        if after is None or self.budget_exhausted:
             return False
-        after = {**self.desired, **needed}
-        if self.head is not None:  # it still drains, and will be needed as long as there is any node
-            least = {self.head: max(1, needed.get(self.head, 0))}
-            after = within_total({**after, **least}, least, needed, self.settings.max_nodes)
         self._decide("policy", after, reason, now, effects)
         return True
 
@@ -726,7 +614,8 @@ class ControlPlane:
         blocked = {name: BlockedNodes(self._not_waited_for(name), each.why) for name, each in obstacles.items()}
         try:
             snapshot = self._snapshot(obstacles, now)
-            limits = GrowthLimits(room, self.ledger.budget, blocked, self._needed(snapshot.groups))
+            needed = {} if self.policy.name == "no" else self._first_nodes.overlooked(snapshot.groups)
+            limits = GrowthLimits(room, self.ledger.budget, blocked, needed)
             verdict = self.autoscaler.evaluate(snapshot, limits)
         except (Exception, SystemExit) as error:  # of a policy that the user wrote; the pool stays as it is
             failed = failure_text(error)
@@ -894,7 +783,13 @@ class ControlPlane:
             self._end_vain_waits(vain, now, effects)
         elif any(isinstance(effect, machines.Drain) for effect in effects):
             pass  # what waits is looked at once the node has gone
-        elif self.ready and self.tasks.waiting and not any(self.desired.values()) and (shapes := self._wakeable()):
+        elif (
+            self.ready
+            and self.tasks.waiting
+            and not any(self.desired.values())
+            and self._may_wake
+            and (shapes := self._first_nodes.possible())
+        ):
             self._wake(shapes[0], "tasks wait and the pool has no nodes", now, effects)
         elif self.ready and self.tasks.queued and self._adjust_for_waiting(now, effects):
             pass
@@ -910,9 +805,12 @@ class ControlPlane:
         """Launch the first nodes for gangs, or make room for waiting tasks in a full pool; return whether it did."""
         if self.tasks.has_waiting_gangs and not any(self.desired.values()) and self._may_wake:
             return self._wake_for_gangs("gangs wait and the pool has no nodes", now, effects)
-        if self._is_full() and self._make_room(now, effects):
-            return True
-        return self.tasks.has_waiting_gangs and self._make_room_for_gang(now, effects)
+        room = self._room_maker.for_tasks(now)
+        if room is None and self.tasks.has_waiting_gangs and self._may_adapt:
+            room = self._room_maker.for_gang(lambda obstacles: self._snapshot(obstacles, now), now)
+        if room is not None:
+            self._decide("reconciler", room.after, room.reason, now, effects, victims=room.victims)
+        return room is not None
 
     def _vain_waits(self, now: float) -> dict[Needs, VainWait]:
         """Return how the waiting tasks end for which no node can come, by shape."""
