@@ -17,7 +17,7 @@ from skyward.control.lifecycle import AUTOSCALER, AutoscalerState, Lifecycle
 from skyward.formatting import count_text, joined, money_text
 from skyward.scaling.bundles import floor_nodes
 from skyward.scaling.snapshot import Decision, Policy, Snapshot
-from skyward.scaling.wording import of_group, seconds_text
+from skyward.scaling.wording import NO_MORE, of_group, seconds_text
 
 __all__ = ["Autoscaler", "BlockedNodes", "Evaluation", "GrowthLimits"]
 
@@ -148,7 +148,7 @@ class Autoscaler:
         if any(after[name] > before[name] for name in after):
             for name, each in limits.blocked.items():
                 after[name] = min(after[name], max(wanted[name], before[name] - each.nodes))
-                notes.append(f"group {name!r} {each.why}")
+                notes = list(dict.fromkeys((*notes, f"group {name!r} {each.why}")))
         after = _growth_within_total(before, after, snapshot)
         reason, held_back = decision.reason, ""
         if after == wanted == before:
@@ -223,7 +223,10 @@ def _within_bounds(decision: Decision, snapshot: Snapshot, limits: GrowthLimits)
         least.append((floor.get(name, 0), f"`request_resources` reserves at least {floored}{of}"))
         least += [(retained.nodes, retained.why)] if retained is not None else []
         highest = max(group.max, 0 if retained is None else retained.nodes)
-        most = [(highest, f"the maximum{of} is {count_text(highest)}")]
+        bound = f"the maximum{of} is {count_text(highest)}" if group.can_launch else f"{NO_MORE}{of}"
+        if name in limits.blocked:
+            bound = f"group {name!r} {limits.blocked[name].why}"
+        most = [(highest, bound)]
         if more is not None:
             affordable = max(before[name], counts.active + counts.booting + more)
             allowed = f"at most {count_text(affordable)}" if affordable else "no node"

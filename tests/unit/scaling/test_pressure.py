@@ -73,6 +73,24 @@ def snapshot(*groups: Group, queued: int = 0, **given: object) -> Snapshot:
         ({"nodes": 8, "desired": 8, "inflight": 5}, GroupDecision(8)),
         ({"desired": 9, "inflight": 4}, GroupDecision(8, "9 nodes were desired, more than the maximum of 8")),
         ({"desired": 0, "nodes": 0}, GroupDecision(1, "0 nodes were desired, fewer than the minimum of 1")),
+        (
+            {"desired": 9, "inflight": 4, "can_launch": False},
+            GroupDecision(8, "9 nodes were desired, 8 are there or on the way, and no more can be launched now"),
+        ),
+        (
+            {"queued": 20, "inflight": 4, "desired": 3, "max": 4, "can_launch": False},
+            GroupDecision(
+                4,
+                "20 tasks wait and all 4 slots are busy, so 10 more nodes are needed, for 2 tasks each "
+                "(1 is already requested), but no more can be launched now",
+            ),
+        ),
+        (
+            {"idle_for": 61, "desired": 2, "min": 1, "can_launch": False},
+            GroupDecision(
+                1, "no task has run for 61 s, longer than the idle timeout of 60 s, so 1 node is enough", settled=True
+            ),
+        ),
     ],
 )
 def test_pressure_follows_the_rules_of_the_table(report: dict[str, Any], outcome: GroupDecision) -> None:
@@ -81,7 +99,7 @@ def test_pressure_follows_the_rules_of_the_table(report: dict[str, Any], outcome
 
 
 @st.composite
-def reports(draw: st.DrawFn) -> dict[str, int]:
+def reports(draw: st.DrawFn) -> dict[str, Any]:
     least = draw(st.integers(0, 4))
     most = least + draw(st.integers(0, 12))
     nodes, slots = draw(st.integers(0, most)), draw(st.integers(1, 8))
@@ -99,19 +117,19 @@ def reports(draw: st.DrawFn) -> dict[str, int]:
 
 
 @given(reports(), st.integers(1, 20))
-def test_longer_queue_never_means_fewer_nodes(report: dict[str, int], more: int) -> None:
+def test_longer_queue_never_means_fewer_nodes(report: dict[str, Any], more: int) -> None:
     longer = {**report, "queued": report["queued"] + more}
     assert desired_nodes(**longer).desired >= desired_nodes(**report).desired
 
 
 @given(reports())
-def test_repeated_report_is_idempotent(report: dict[str, int]) -> None:
+def test_repeated_report_is_idempotent(report: dict[str, Any]) -> None:
     first = desired_nodes(**report)
     assert desired_nodes(**{**report, "desired": first.desired}) == GroupDecision(first.desired)
 
 
 @given(reports())
-def test_outcome_keeps_its_bounds_and_every_change_has_a_reason(report: dict[str, int]) -> None:
+def test_outcome_keeps_its_bounds_and_every_change_has_a_reason(report: dict[str, Any]) -> None:
     outcome = desired_nodes(**report)
     assert report["min"] <= outcome.desired <= report["max"]
     assert bool(outcome.reason) == (outcome.desired != report["desired"])

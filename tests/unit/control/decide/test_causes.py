@@ -24,7 +24,7 @@ from skyward.control.decide.messages import (
     Tick,
 )
 from skyward.control.decide.tasks import messages as tasks
-from skyward.control.decide.tasks.manager import ENDED_KEPT
+from skyward.control.decide.tasks.state import ENDED_KEPT
 from skyward.errors import IllegalTransitionError
 from skyward.scaling.snapshot import Decision, Demand, GangDemand, Group, Snapshot
 from skyward.values.needs import NOTHING
@@ -209,7 +209,7 @@ def test_illegal_transition_names_the_message_and_the_earlier_ones() -> None:
     submitted = world.plane.handled
     world.tell(tasks.StartedOnNode(task))
     started = world.plane.handled
-    world.plane.tasks._tasks[task].life.state = "ended"
+    world.plane.tasks._book.tasks[task].life.state = "ended"
     with pytest.raises(IllegalTransitionError) as caught:
         world.tell(tasks.Ended(task, 0, "value", 1.0))
     number = world.plane.handled
