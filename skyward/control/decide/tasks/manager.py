@@ -253,6 +253,11 @@ class TaskManager:
         empty = {each.needs for each in self._broadcasts.values() if not each.members}
         return {*self._waiting.shapes(), *empty}
 
+    def unfinished_shapes(self) -> set[Needs]:
+        """Return the shapes of all tasks that have not ended, and of broadcasts without members."""
+        tasks = {record.needs for task, record in self._tasks.items() if task not in self._finished}
+        return tasks | {each.needs for each in self._broadcasts.values() if not each.members}
+
     @property
     def idle_from(self) -> float | None:
         """Time at which the last task ended; None while there are tasks."""
