@@ -38,7 +38,7 @@ _FIXED = {
     "plugins": "plugins are entered when a pool is opened, so they cannot change on an open pool: open another one.",
     "ttl": "the lease of the nodes, ttl, cannot change on an open pool: open another one.",
     "warm": "warm cannot change on an open pool: open another one.",
-    "idle_timeout": "idle_timeout is a setting of the pool's policy and cannot change on an open pool: open another one.",
+    "idle_timeout": "idle_timeout belongs to the policy, and cannot change on an open pool: open another one.",
     "worker": "the slots of its nodes, `worker=`, cannot change on an open pool: open another one.",
     "concurrency": "the slots of its nodes, `worker=`, cannot change on an open pool: open another one.",
     "budget": "the budget is not part of an update: use `pool.set_budget(budget)`.",

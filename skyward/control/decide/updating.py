@@ -1,11 +1,11 @@
 """Rolling updates: nodes of a group that were launched from an earlier spec are replaced one by one. Decides only.
 
-While a group has such outdated nodes, one node more than desired is launched from the present spec. Once it is active, one
-outdated node is drained: an idle one before a busy one, and node 0 last. Then the next one follows. Where there is no room
-for one more, an idle outdated node goes first. A node that keeps values stays until they may go.
+While a group has such outdated nodes, one node more than desired is launched from the present spec. Once it is active,
+one outdated node is drained: an idle one before a busy one, and node 0 last. Then the next one follows. Where there is
+no room for one more, an idle outdated node goes first. A node that keeps values stays until they may go.
 
-Node 0 is drained like a machine that its provider takes back: its successor gets rank 0 once it has left. The additional
-node stays until then.
+Node 0 is drained like a machine that its provider takes back: its successor gets rank 0 once it has left. The
+additional node stays until that one is active.
 """
 
 from collections.abc import Iterator, Mapping
