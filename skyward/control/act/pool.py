@@ -226,7 +226,8 @@ class Pool:
             self._progress.clear()
             await self._progress.wait()
         self._keep_machines = False
-        if size is not None:
+        if control.is_attached:
+            size = size or SizeEntry({}, {})
             nodes = self._fleet.nodes.items()
             draining = tuple(rank for rank, node in nodes if node.instance.id in size.draining)
             self.tell(plane.ContinueSize(size.desired, draining))
@@ -580,6 +581,8 @@ class Pool:
             first = history.position_of(specs)
             try:
                 prepared = await self._background.spawn(launcher.prepare_update(specs, first))
+            except ProviderCallError as error:
+                raise ProvisioningError(f"Pool {self.name!r} could not be updated: {error}") from error.__cause__
             except asyncio.CancelledError:
                 if self.state == "ready":
                     raise

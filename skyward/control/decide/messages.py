@@ -52,10 +52,10 @@ class Resize:
 
 @dataclass(frozen=True, slots=True)
 class ContinueSize:
-    """Request to continue with the size that a pool had when its process ended.
+    """Request to continue with the size that a pool had when its process ended, once its nodes are attached to.
 
     Attributes:
-        nodes: desired number of nodes, by group.
+        nodes: desired number of nodes, by group; those that are left out have as many as they should.
         draining: ranks of the nodes that were draining.
     """
 

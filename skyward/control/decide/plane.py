@@ -108,6 +108,7 @@ class ControlPlane:
         self._evicted = False
         self._floor: tuple[Demand, ...] = ()
         self._draining: set[int] = set()
+        self._is_continued = False
         self._uses: dict[int, tuple[str, ...]] = {}
         self._found: dict[int, Mapping[str, float]] = {}
         self._boot_seconds: float | None = None
@@ -172,6 +173,7 @@ class ControlPlane:
             case Resize(bounds, nodes):
                 self._resize(bounds, nodes, now, effects)
             case ContinueSize(wanted, draining):
+                self._is_continued = True
                 self._continue_size(wanted, draining, now, effects)
             case DrainNode(rank):
                 kept = self.kept.busy_nodes(now)
@@ -210,7 +212,7 @@ class ControlPlane:
         if self.ledger.budget is not None:
             self._watch_budget(now, effects)
         self._check_readiness(message, now, effects)
-        if self.updates and self.ready and not self.budget_exhausted and self._moves_updates(message):
+        if self.updates and self._moves_updates(message):
             self._advance_updates(now, effects)
         if self._uses:
             self._end_uses(effects, now)
@@ -622,7 +624,9 @@ class ControlPlane:
                 return True
 
     def _advance_updates(self, now: float, effects: list[PlaneEffect]) -> None:
-        """Take the next step of each update that is under way."""
+        """Take the next step of each update that is under way, unless the pool is not ready or drains."""
+        if not self.ready or self.budget_exhausted or (self.is_attached and not self._is_continued):
+            return
         for step in self.updates.steps(self.kept.busy_nodes(now), now):
             if step.says:
                 self._log("reconciler", self.desired, self.desired, step.says, now, effects)
@@ -637,6 +641,8 @@ class ControlPlane:
     def _continue_size(
         self, nodes: Mapping[str, int], draining: tuple[int, ...], now: float, effects: list[PlaneEffect]
     ) -> None:
+        if not nodes:
+            return
         retained = self.retained(now)
         kept = {name: each.nodes for name, each in retained.items()}
         after = {name: max(nodes.get(name, count), kept.get(name, 0)) for name, count in self.desired.items()}

@@ -171,9 +171,15 @@ class RollingUpdates:
             update.failed = ""
 
     def started(self, machine: int) -> None:
-        """Note that the node of a machine is active: nodes of the present spec of its group can start."""
-        known = self.reconciler.table.machines.get(machine)
-        if known is not None and known.group in self._updates and not self._is_old(known):
+        """Note that the node of a machine is active.
+
+        If it is outdated, its group is updated from now on: it was attached to, or drained and is needed again. If not,
+        nodes of the present spec can start.
+        """
+        known = self.reconciler.table.machines[machine]
+        if self._is_old(known):
+            self._updates.setdefault(known.group, _Update())
+        elif known.group in self._updates:
             self._updates[known.group].failed = ""
 
     def remember(self, group: Group) -> None:
@@ -275,7 +281,8 @@ class RollingUpdates:
     def _leaving(self, name: str, update: _Update) -> int | None:
         """Return the rank of the outdated node that drains; 0, too, until its successor is active."""
         table = self.reconciler.table
-        draining = (machine.rank for machine in table.of(name, "leaving") if machine.replaced)
+        leaving = (machine for machine in table.of(name, "leaving") if machine.state == "STOP_REQUESTED")
+        draining = (machine.rank for machine in leaving if machine.replaced or self._is_old(machine))
         if (rank := next(draining, None)) is not None:
             return rank
         return 0 if update.extra and table.machine_of(0, "RUNNING", "STOP_REQUESTED") is None else None

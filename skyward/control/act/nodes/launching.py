@@ -325,12 +325,13 @@ class Launcher:
         refusals: dict[MachineSource, SkywardError] = {}
         failed: set[int] = set()
         notices: list[str] = []
-        for source in self._sources_at(positions):
+        sources = self._sources_at(positions)
+        for source in sources:
             state = self._states[source]
             if source.position in failed:
                 continue
             try:
-                await self._cluster(state)
+                await self._cluster(state, is_shown=source == sources[0])
             except SkywardError as error:
                 refusals[source] = error
                 if not isinstance(error, NoCapacityError | QuotaError):
@@ -339,7 +340,7 @@ class Launcher:
                     self._remove_record(state)  # nothing was created
                 notices.append(f"{source} is tried last, because it could not be prepared: {reason_of(error)}.")
             else:
-                last = {each for each in self._sources_at(positions) if each in refusals or each.position in failed}
+                last = {each for each in sources if each in refusals or each.position in failed}
                 self._states = dict(sorted(self._states.items(), key=lambda each: each[0] in last))
                 return notices
         raise next(iter(refusals.values()))
@@ -364,14 +365,18 @@ class Launcher:
         for token in entry.requests:
             self._record.provisioned(entry.number, token, state.cluster, ())
 
-    async def _cluster(self, state: SourceState) -> Cluster:
-        """Return the resources that the machines of a source share. The first call sets these up."""
+    async def _cluster(self, state: SourceState, *, is_shown: bool = False) -> Cluster:
+        """Return the resources that the machines of a source share. The first call sets these up.
+
+        Args:
+            is_shown: True if the pool shows the notes of the source, as it does those of the preferred one.
+        """
         async with state.preparing:
             if state.prepared is None:
                 offered = state.offered
                 if state.entry is None:
                     state.entry = self._record.preparing(self._group, offered)
-                if state is not self._preferred:  # the pool shows the notes of the preferred source
+                if not is_shown and state is not self._preferred:
                     for note in offered.notes:
                         _logger.warning("%s: %s", state.source, note)
                 cluster = await offered.provider.prepare(offered.spec, offered.offer, self._record.identity)
