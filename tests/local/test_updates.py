@@ -121,7 +121,7 @@ def wait_for_new(pool: Compute) -> bool:
 
 def test_node_with_kept_values_is_replaced_once_they_are_dropped() -> None:
     with sky.Compute(nodes=(2, 4), policy="no", image=OLD) as pool:
-        numbers = kept_list() >> pool
+        numbers: Any = kept_list() >> pool
         (node,) = [value.node for value in pool.kept()]
         pool.update(image=NEW)
         wait_until(pool, lambda now: sum(each.outdated for each in now.nodes) == 1, "the other node to be replaced")
@@ -148,7 +148,8 @@ def test_equal_spec_changes_nothing_and_says_so() -> None:
         assert (version() >> pool) == "old"
         assert pool.snapshot().nodes[0].machine == machine
         assert reasons(pool) == before
-    assert any("group 'default' has this spec already, so its nodes are not replaced" in note.text for note in notes)
+    said = [note.text for note in notes if isinstance(note, events.PoolNote)]
+    assert any("group 'default' has this spec already, so its nodes are not replaced" in text for text in said)
 
 
 def test_nodes_stay_if_the_machines_of_the_new_spec_do_not_start() -> None:
