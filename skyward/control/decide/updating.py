@@ -285,7 +285,8 @@ class RollingUpdates:
         draining = (machine.rank for machine in leaving if machine.replaced or self._is_old(machine))
         if (rank := next(draining, None)) is not None:
             return rank
-        return 0 if update.extra and table.machine_of(0, "RUNNING", "STOP_REQUESTED") is None else None
+        starts = table.machine_of(0, "QUEUED", "REQUESTED", "ALLOCATED", "INSTALLING")
+        return 0 if update.extra and starts is not None and starts.group == name else None
 
     def _full(self, name: str, update: _Update, now: float) -> str:
         """Return why there is no room for one node more than desired; empty if there is."""
