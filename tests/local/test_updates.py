@@ -162,6 +162,16 @@ def test_nodes_stay_if_the_machines_of_the_new_spec_do_not_start() -> None:
         assert (version() >> pool) == "old"
 
 
+def test_single_node_comes_back_if_its_successor_does_not_start() -> None:
+    with sky.Compute(nodes=1, image=OLD, provision_retry_delay=0.01) as pool:
+        pool.update(provider=sky.Local(fail_rate=1.0, seed=1), image=NEW)
+        wait_for(lambda: "stays for now" in reasons(pool)[-1], "the reason")
+        assert "takes the place of the one that made room, and the update ends" in reasons(pool)[-2]
+        assert (version() >> pool) == "old"
+        pool.update(provider=None)
+        assert wait_for_new(pool)
+
+
 def test_nodes_come_from_another_provider(tmp_path: Path) -> None:
     cloud = FakeCloud(str(tmp_path))
     with sky.Compute(nodes=(1, 2), policy="no", image=OLD) as pool:

@@ -47,7 +47,7 @@ from skyward.control.decide.settings import PlaneSettings
 from skyward.control.decide.tasks import messages as tasks
 from skyward.control.decide.tasks.manager import TaskManager
 from skyward.control.decide.total import over_total, room_maker, within_total
-from skyward.control.decide.updating import RollingUpdates
+from skyward.control.decide.updating import PlannedStep, RollingUpdates
 from skyward.errors import IllegalTransitionError
 from skyward.events.decisions import UNUSABLE, Decider, DecisionEvent, DecisionLog
 from skyward.formatting import count_text, money_text
@@ -211,6 +211,8 @@ class ControlPlane:
                     self._look_for_others(now)
         if self.ledger.budget is not None:
             self._watch_budget(now, effects)
+        if self.updates and not self.budget_exhausted:
+            self._take(self.updates.fallbacks(now), now, effects)
         self._check_readiness(message, now, effects)
         if self.updates and self._moves_updates(message):
             self._advance_updates(now, effects)
@@ -581,12 +583,13 @@ class ControlPlane:
         after = self._within_total(after, bounds)
         self.tasks.packs = self._packs
         if not self.budget_exhausted:
-            self.updates.retry()
+            self._take(self.updates.retry(), now, effects)
             self._decide("user", after, resized_text(bounds), now, effects, retry_given_up=True)
 
     def _update(self, new: UpdateGroup, now: float, effects: list[PlaneEffect]) -> None:
         """Launch the nodes of a group from another spec, and begin to replace those of earlier ones."""
         name, had = new.group.name, self.groups[new.group.name]
+        before = self.reconciler.sources[name]
         self.updates.remember(had)
         self.prospects.group_of = self.updates.group_of
         resources = new.group.resources
@@ -597,7 +600,7 @@ class ControlPlane:
         self._boots.pop(name, None)
         sources = machines.SetSources(name, new.sources, new.positions, new.boot)
         self._reconcile(sources, now, effects)
-        count = self.updates.begin(name)
+        count = self.updates.begin(name, before)
         they = "its node is replaced" if count == 1 else f"its {count_text(count)} are replaced one by one"
         reason = f"group {name!r} has another spec ({', '.join(new.fields)}): {they if count else 'it has no node yet'}"
         self._log("user", self.desired, self.desired, reason, now, effects)
@@ -627,7 +630,11 @@ class ControlPlane:
         """Take the next step of each update that is under way, unless the pool is not ready or drains."""
         if not self.ready or self.budget_exhausted or (self.is_attached and not self._is_continued):
             return
-        for step in self.updates.steps(self.kept.busy_nodes(now), now):
+        self._take(self.updates.steps(self.kept.busy_nodes(now), now), now, effects)
+
+    def _take(self, steps: Iterable[PlannedStep], now: float, effects: list[PlaneEffect]) -> None:
+        """Take steps of updates, one after the other."""
+        for step in steps:
             if step.says:
                 self._log("reconciler", self.desired, self.desired, step.says, now, effects)
             if step.message is not None:
@@ -928,7 +935,8 @@ class ControlPlane:
 
     def _vain_waits(self, now: float) -> dict[Needs, VainWait]:
         """Return how the waiting tasks end for which no node can come, by shape."""
-        return {} if self.prospects.are_clear else self.prospects.in_vain(self.tasks.shapes(), now)
+        found = {} if self.prospects.are_clear else self.prospects.in_vain(self.tasks.shapes(), now)
+        return found | self.updates.in_vain(self.tasks.shapes()) if self.updates else found
 
     def _end_vain_waits(self, vain: Mapping[Needs, VainWait], now: float, effects: list[PlaneEffect]) -> None:
         """End the waiting tasks for which no node can come."""

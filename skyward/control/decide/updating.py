@@ -8,17 +8,19 @@ Node 0 is drained like a machine that its provider takes back: its successor get
 additional node stays until that one is active.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from skyward.control.decide.machines import messages as machines
 from skyward.control.decide.machines.budget import Ledger
 from skyward.control.decide.machines.reconciler import Reconciler
+from skyward.control.decide.machines.sources import MachineSource
 from skyward.control.decide.machines.table import Machine
-from skyward.control.decide.prospects import Prospects
+from skyward.control.decide.prospects import Prospects, VainWait
 from skyward.control.decide.tasks.manager import TaskManager
 from skyward.formatting import count_text
 from skyward.scaling.snapshot import Counts, Group
+from skyward.values.needs import Needs
 
 __all__ = ["GroupUpdate", "OutdatedNode", "PlannedStep", "RollingUpdates", "UpdateStep", "next_step"]
 
@@ -66,7 +68,7 @@ class UpdateStep:
         extra: True if one node more than desired is wanted.
         remove: rank of the outdated node that is drained now; None for none.
         waits: why outdated nodes stay for now; empty if the update goes on.
-        is_over: True if no outdated node is left.
+        is_over: True if no outdated node is left, and none is missing.
     """
 
     extra: bool = False
@@ -78,9 +80,9 @@ class UpdateStep:
 def next_step(state: GroupUpdate) -> UpdateStep:
     """Return the next step of the update of a group."""
     if state.leaving is not None:
-        return UpdateStep(extra=state.extra and state.leaving == 0 and not (state.full or state.failed))
+        return UpdateStep(extra=state.extra and state.leaving == 0 and not state.full)
     if not state.outdated:
-        return UpdateStep(is_over=not state.starting)
+        return UpdateStep(is_over=not state.starting and state.active >= state.desired)
     if state.failed:
         return UpdateStep(waits=state.failed)
     able = sorted((node for node in state.outdated if not node.keeps), key=_order)
@@ -112,11 +114,19 @@ class _Update:
     Attributes:
         failed: why no node could be started from the present spec; empty if none has failed.
         extra: True if one node more than desired is wanted.
+        made_room: True while a node is missing that went before its successor.
+        before: sources from which the nodes were launched before; none for an update of a former process.
+        present: sources of the present spec.
+        fell_back: True if nodes are launched from the sources `before` again.
         said: the reason that was logged last.
     """
 
     failed: str = ""
     extra: bool = False
+    made_room: bool = False
+    before: tuple[MachineSource, ...] = ()
+    present: tuple[MachineSource, ...] = ()
+    fell_back: bool = False
     said: str = ""
 
 
@@ -130,7 +140,7 @@ class PlannedStep:
     """
 
     says: str = ""
-    message: machines.ReplaceOutdated | None = None
+    message: machines.ReplaceOutdated | machines.SetSources | None = None
 
 
 @dataclass
@@ -155,20 +165,69 @@ class RollingUpdates:
     def __bool__(self) -> bool:
         return bool(self._updates)
 
-    def begin(self, group: str) -> int:
-        """Begin to replace the outdated nodes of a group; return their number, with those that start."""
+    def begin(self, group: str, before: tuple[MachineSource, ...]) -> int:
+        """Begin to replace the outdated nodes of a group; return their number, with those that start.
+
+        Args:
+            before: sources from which its nodes were launched before.
+        """
         outdated = [
             machine for machine in self.reconciler.table.of(group, "active", "booting") if self._is_old(machine)
         ]
-        extra = group in self._updates and self._updates[group].extra
-        if outdated or extra:
-            self._updates[group] = _Update(extra=extra)
+        earlier = self._updates.get(group, _Update())
+        if outdated or earlier.extra:
+            proven = earlier.before or before  # the sources of an update that is under way may not work
+            present = self.reconciler.sources[group]
+            self._updates[group] = _Update("", earlier.extra, earlier.made_room, proven, present)
         return len(outdated)
 
-    def retry(self) -> None:
-        """Launch nodes again for updates that were given up because their nodes failed to start."""
-        for update in self._updates.values():
-            update.failed = ""
+    def retry(self) -> Iterator[PlannedStep]:
+        """Launch nodes of the present spec again for updates that ended because these could not be launched."""
+        for name, update in self._updates.items():
+            update.failed, update.said = "", ""
+            if update.fell_back:
+                update.fell_back = False
+                yield self._launch_from(name, update.present)
+
+    def fallbacks(self, now: float) -> Iterator[PlannedStep]:
+        """Yield the steps of the updates for which a node went, and its successor cannot be launched.
+
+        A node of the spec before takes its place, and the update ends.
+        """
+        for name, update in self._updates.items():
+            if not update.made_room or not update.before or update.fell_back:
+                continue
+            obstacle = self.prospects.obstacles(now).get(name)
+            if obstacle is None or not (self.reconciler.has_given_up(name) or obstacle.kind == "sold out"):
+                continue
+            update.fell_back, update.failed = True, obstacle.why
+            yield self._launch_from(
+                name,
+                update.before,
+                f"a node of the earlier spec of group {name!r} takes the place of the one that made room, and the "
+                f"update ends: the pool {obstacle.why}",
+            )
+
+    def _launch_from(self, name: str, sources: tuple[MachineSource, ...], says: str = "") -> PlannedStep:
+        return PlannedStep(says, machines.SetSources(name, sources, self.reconciler.positions[name], 0.0))
+
+    def in_vain(self, shapes: Iterable[Needs]) -> dict[Needs, VainWait]:
+        """Return how the tasks of those of these waiting shapes end that only nodes could hold which cannot start."""
+        found = {}
+        for needs in shapes:
+            able = [name for name, group in self.groups.items() if group.can_hold(needs)]
+            ended = [name for name in able if name in self._updates and self._ended_without(name, needs)]
+            if ended and len(ended) == len(able) and not self._is_held(needs):
+                found[needs] = VainWait(self._updates[ended[0]].failed, "abandoned")
+        return found
+
+    def _ended_without(self, name: str, needs: Needs) -> bool:
+        """Return whether the nodes that are launched again after a failed update of a group could not hold a task."""
+        update = self._updates[name]
+        if not update.fell_back:
+            return False
+        group = self.earlier.get((name, update.before[0].position))
+        return group is not None and not group.can_hold(needs)
 
     def started(self, machine: int) -> None:
         """Note that the node of a machine is active.
@@ -208,6 +267,9 @@ class RollingUpdates:
             self._note_failure(name, update, now)
             state = self._state(name, update, kept, now)
             step = next_step(state)
+            is_missing = state.active < state.desired or state.leaving == 0
+            goes_first = step.remove is not None and (not state.extra or step.remove == 0)
+            update.made_room = (update.made_room and is_missing) or goes_first
             says = self._says(name, state, step)
             if step.is_over:
                 del self._updates[name]
@@ -244,18 +306,18 @@ class RollingUpdates:
         obstacle = self.prospects.obstacles(now).get(name)
         if obstacle is not None and obstacle.kind in ("failed", "closed"):
             update.failed = obstacle.why
-        elif update.failed and self._is_needed(name):
+        elif update.failed and not update.fell_back and self._is_needed(name):
             update.failed = ""
 
     def _is_needed(self, name: str) -> bool:
         """Return whether waiting tasks need a node of the present spec: no other node could hold them."""
-        there = [
-            self.group_of(machine) for group in self.groups for machine in self.reconciler.table.of(group, "active")
-        ]
-        return any(
-            self.groups[name].can_hold(needs) and not any(group.can_hold(needs) for group in there)
-            for needs in self.tasks.shapes()
-        )
+        return any(self.groups[name].can_hold(needs) and not self._is_held(needs) for needs in self.tasks.shapes())
+
+    def _is_held(self, needs: Needs) -> bool:
+        """Return whether an active node could hold a task."""
+        table = self.reconciler.table
+        there = (machine for group in self.groups for machine in table.of(group, "active"))
+        return any(self.group_of(machine).can_hold(needs) for machine in there)
 
     def _state(self, name: str, update: _Update, kept: Mapping[int, str], now: float) -> GroupUpdate:
         table = self.reconciler.table

@@ -238,7 +238,7 @@ class Reconciler:
             case SetSources(group, sources, positions, boot):
                 self.sources[group], self.positions[group] = sources, positions
                 self.limits = replace(self.limits, boot=max(boot, self.limits.boot))
-                self._retry_given_up()
+                self._retry_given_up_of(group)
             case ReplaceOutdated(group, extra, drain, victims):
                 self._victims = victims
                 (self.extra.add if extra else self.extra.discard)(group)
@@ -296,6 +296,14 @@ class Reconciler:
     def _retry_given_up(self) -> None:
         for record in (self._given_up, self._failures, self._refusals, self._rounds, self._failing):
             record.clear()
+
+    def _retry_given_up_of(self, group: str) -> None:
+        given_up = [rank for rank, owner in self._given_up.items() if owner == group]
+        there = [rank for rank, each in self.table.assignments.items() if each.machine.group == group]
+        for rank in (*given_up, *there):
+            for record in (self._given_up, self._failures, self._refusals, self._rounds):
+                record.pop(rank, None)
+        self._failing.pop(group, None)
 
     def _evict(self, reason: str, now: float, effects: list[ReconcilerEffect]) -> None:
         for machine in self.table:

@@ -347,6 +347,81 @@ def test_second_update_supersedes_the_first() -> None:
     assert world.active == 3
 
 
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_node_that_made_room_comes_back_if_its_successor_does_not_start(nodes: int) -> None:
+    world = pool(nodes, nodes)
+    update(world)
+    (task,) = world.submit()
+    launched = None
+    while launched != 0:
+        world.bury()
+        world.allocate()
+        for number in tuple(world.installing):
+            del world.installing[number]
+            launched = world.alive[number].position
+            world.tell(machines.Failed(number, "it broke") if launched else machines.Joined(number))
+        world.wait(5)
+    world.finish()
+    assert world.settled[task] == "value"
+    assert world.active == nodes
+    assert len(outdated(world)) == nodes
+    world.wait(4000)
+    assert not world.asked
+    (text,) = [each for each in world.reasons_given if "takes the place of the one that made room" in each]
+    assert "and the update ends: the pool could not start node" in text
+    world.tell(Resize({"default": (nodes, nodes)}))
+    world.deliver()
+    assert outdated(world) == []
+
+
+def test_node_that_made_room_comes_back_if_its_successor_is_sold_out() -> None:
+    world = pool(1, 1)
+    update(world)
+    (task,) = world.submit()
+    refused, world.asked = tuple(world.asked), {}
+    world.tell(machines.Refused(refused, "there is none", "capacity"))
+    world.deliver()
+    world.finish()
+    assert world.settled[task] == "value"
+    assert outdated(world) == [0]
+    assert "the pool gets no machine now: there is none" in str(world.reasons_given)
+
+
+def test_node_0_comes_back_if_its_successor_is_sold_out() -> None:
+    world = pool(1, 2)
+    update(world)
+    while 0 not in [each.rank for each in world.said if isinstance(each, machines.NodeGone)]:
+        world.allocate()
+        for number in tuple(world.installing):
+            del world.installing[number]
+            world.tell(machines.Joined(number))
+    refused, world.asked = tuple(world.asked), {}
+    world.tell(machines.Refused(refused, "there is none", "capacity"))
+    assert world.active == 1
+    world.deliver()
+    assert ranks(world) == outdated(world) == [0]
+    world.wait(4000)
+    world.deliver()
+    assert ranks(world) == outdated(world) == [0]
+
+
+def test_tasks_that_need_the_present_spec_end_once_it_was_given_up() -> None:
+    world = World(Group("default", 1, 1), policy="no").open()
+    update(world, resources={"GPU": 1.0}, fields=("accelerator",))
+    (task,) = world.submit(needs=Needs({"GPU": 1.0}))
+    for _ in range(3):
+        world.bury()
+        world.allocate()
+        for number in tuple(world.installing):
+            del world.installing[number]
+            world.tell(machines.Failed(number, "it broke"))
+        world.wait(10)
+    world.deliver()
+    assert world.settled[task] == "abandoned"
+    assert "could not start node 0" in world.reasons[task]
+    assert world.active == 1
+
+
 def test_lost_node_is_replaced_from_the_present_spec() -> None:
     world = pool(2, 2)
     world.submit(2)
@@ -413,7 +488,7 @@ def test_updates_replace_one_node_at_a_time_and_stop_no_task(seed: int) -> None:
     position, fresh = 0, 0
     for _ in range(chance.randint(20, 80)):
         active, idle = world.active, len(world.plane.tasks.idle_ranks())
-        events = ["submit", "submit", "finish", "update", "allocate", "join", "bury", "fail", "tick", "keep"]
+        events = ["submit", "submit", "finish", "update", "allocate", "join", "bury", "fail", "refuse", "tick", "keep"]
         event = chance.choice(events)
         match event:
             case "submit":
@@ -435,6 +510,9 @@ def test_updates_replace_one_node_at_a_time_and_stop_no_task(seed: int) -> None:
                 machine = chance.choice(list(world.installing))
                 del world.installing[machine]
                 world.tell(machines.Failed(machine, "it broke"))
+            case "refuse" if world.asked:
+                refused, world.asked = tuple(world.asked), {}
+                world.tell(machines.Refused(refused, "there is none", chance.choice(["capacity", "unknown"])))
             case "bury":
                 world.bury()
             case "keep" if world.active:
