@@ -90,7 +90,7 @@ def desired_nodes(
     kept = _within(desired, min, max)
     if inflight == 0:
         if idle_for > idle_timeout and min < kept:
-            enough = f"the minimum of {count_text(min)} is enough"
+            enough = f"the minimum of {count_text(min)} is enough" if min else "no node is needed"
             return GroupDecision(min, f"no task has run {idle_text(idle_for, idle_timeout)}, so {enough}", settled=True)
     elif capacity > 0 and inflight / capacity < LOW_UTILISATION:
         few = ceil(inflight / slots) + 1

@@ -245,8 +245,8 @@ class Decision:
         reason: reason for users, a sentence with its numbers and without its full stop: "12 tasks wait and all 2 slots
             are busy, so 6 more nodes are needed".
         victims: ranks to remove first; the rest is removed by highest rank.
-        settled: True if a decision to scale down is based on an idle time: it applies once the cooldown of the last
-            change is over; others must also have been wanted for a cooldown.
+        settled: True if a decision to scale down is based on an idle time: it applies once nothing has been added for
+            the cooldown; others must also have been wanted for a cooldown in which nothing has changed.
         infeasible: waiting shapes that no group can hold.
         cancelled: by group, booting nodes that the decision gives up: they go at once, without the cooldown.
         look_in: seconds after which the policy is to be asked again, whatever happens; None for its interval.

@@ -24,8 +24,13 @@ def seconds_text(seconds: float) -> str:
 
 
 def idle_text(idle: float, timeout: float) -> str:
-    """Return for how long something was idle, in comparison with the timeout that has passed."""
+    """Return for how long something was idle, in comparison with the timeout that has passed.
+
+    Without a timeout, it may have been idle for less than is shown: `for a moment, and the idle timeout is 0 s`.
+    """
     shown = round(idle, 0 if idle >= _TENTHS_UNTIL else 1)
+    if not shown and not timeout:
+        return "for a moment, and the idle timeout is 0 s"
     limit = f"the idle timeout of {seconds_text(timeout)}"
     return f"for {limit}" if shown <= timeout else f"for {seconds_text(shown)}, longer than {limit}"
 

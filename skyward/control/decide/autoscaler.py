@@ -2,8 +2,8 @@
 
 The policy's request is clamped to the bounds of the groups, the pool and the budget, and is at least the floor set with
 `request_resources`. Scaling up is immediate. Scaling down waits until nothing has changed for the cooldown and the
-policy has requested fewer nodes all that time; the highest of those requests is used. Nodes that keep values for later
-tasks stay.
+policy has requested fewer nodes all that time; the highest of those requests is used. A request that is based on an
+idle time waits only until nothing has been added for the cooldown. Nodes that keep values for later tasks stay.
 
 Source: spec/ "Provision controllers".
 """
@@ -90,6 +90,7 @@ class Autoscaler:
     )
     due_at: float | None = field(default=None, init=False)
     _acted_at: float = float("-inf")
+    _grew_at: float = float("-inf")
     _fewer_since: dict[str, float] = field(default_factory=dict)
     _most_wanted: dict[str, int] = field(default_factory=dict)
 
@@ -109,10 +110,16 @@ class Autoscaler:
             self._life.move("watching", now)
 
     def start_cooldown(self, now: float) -> None:
-        """Start the cooldown: the pool was changed, by the policy or by hand."""
+        """Start the cooldown: the pool was changed by hand."""
+        self._cool_down(now, is_growth=True)
+
+    def _cool_down(self, now: float, *, is_growth: bool) -> None:
+        """Start the cooldown; nodes that idle may go in one that follows a removal."""
         if self.state != "waiting":
             self._life.move("cooling", now)
         self._acted_at = now
+        if is_growth:
+            self._grew_at = now
         self.due_at = self._end_of_cooldown()
         self._fewer_since.clear()
         self._most_wanted.clear()
@@ -148,10 +155,10 @@ class Autoscaler:
             held_back = joined(notes)
         else:
             reason = ", but ".join(filter(None, (reason, joined(notes))))
-            held_back = self._why_held_back(now) if after != wanted else ""
+            held_back = self._why_held_back(now, decision.settled) if after != wanted else ""
         verdict = Evaluation(before, after, reason, decision.victims, held_back)
         if verdict.changed:
-            self.start_cooldown(now)
+            self._cool_down(now, is_growth=any(after[name] > before[name] for name in after))
         return verdict if verdict.changed or held_back else None
 
     def _end_of_cooldown(self) -> float | None:
@@ -171,16 +178,16 @@ class Autoscaler:
         before = max(wanted, before - cancelled)
         since = self._fewer_since.setdefault(group, now)
         most = self._most_wanted[group] = max(wanted, self._most_wanted.get(group, wanted))
-        earliest = self._acted_at + self.cooldown
+        earliest = self._grew_at + self.cooldown
         if not settled:
-            earliest = max(earliest, since + self.cooldown)
+            earliest = max(self._acted_at + self.cooldown, since + self.cooldown)
         if now >= earliest:
             return wanted if settled else most
         self.due_at = earliest if self.due_at is None else min(self.due_at, earliest)
         return before
 
-    def _why_held_back(self, now: float) -> str:
-        left = self.cooldown - (now - self._acted_at)
+    def _why_held_back(self, now: float, settled: bool) -> str:
+        left = self.cooldown - (now - (self._grew_at if settled else self._acted_at))
         if left > 0:
             return f"the cooldown of {seconds_text(self.cooldown)} ends in {max(1, ceil(left))} s"
         return f"until fewer nodes have been enough for {seconds_text(self.cooldown)}"

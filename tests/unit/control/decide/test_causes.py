@@ -233,7 +233,8 @@ def test_log_keeps_the_latest_causes() -> None:
     ("message", "text"),
     [
         (Open(), "the pool was opened"),
-        (Resize({"a": (2, 2), "b": (0, 4)}), "resized to 2 nodes of 'a' and 0 to 4 nodes of 'b'"),
+        (Resize({"a": (2, 2), "b": (0, 4)}), "resized to 2 nodes of 'a' and between 0 and 4 nodes of 'b'"),
+        (Resize({"a": (0, 1)}), "resized to between 0 and 1 nodes"),
         (SetBudget(None), "budget removed"),
         (SetBudget(2.5), "budget set to $2.50"),
         (Tick(), "regular check"),
