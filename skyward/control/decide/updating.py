@@ -174,7 +174,7 @@ class RollingUpdates:
         outdated = [
             machine for machine in self.reconciler.table.of(group, "active", "booting") if self._is_old(machine)
         ]
-        earlier = self._updates.get(group, _Update())
+        earlier = self._updates.pop(group, _Update())
         if outdated or earlier.extra:
             proven = earlier.before or before  # the sources of an update that is under way may not work
             present = self.reconciler.sources[group]

@@ -336,6 +336,22 @@ def test_earlier_spec_again_keeps_its_nodes() -> None:
     assert world.plane.groups["default"].max == 8
 
 
+def test_resize_after_the_earlier_spec_was_taken_again_launches_from_it() -> None:
+    world = pool(2, 2)
+    update(world)
+    refused, world.asked = tuple(world.asked), {}
+    world.tell(machines.Refused(refused, "there is none", "capacity"))
+    world.deliver()
+    assert outdated(world) == [0, 1]
+    world.tell(machines.Lost(world.machine_of(1), "it died"))
+    update(world, position=0)
+    world.tell(Resize({"default": (3, 3)}))
+    assert {source.position for source in world.plane.reconciler.sources["default"]} == {0}
+    world.deliver()
+    assert world.active == 3
+    assert outdated(world) == []
+
+
 def test_second_update_supersedes_the_first() -> None:
     world = pool(3)
     update(world)
