@@ -69,6 +69,7 @@ class _Resident:
         self.compute = compute
         self.by_code = by_code
         self._asked = asked
+        self._groups = compute.groups
 
     @property
     def asked(self) -> Asked:
@@ -76,7 +77,17 @@ class _Resident:
         size = self.compute.requested_nodes
         resized = "groups" not in self._asked and size != Nodes.of(self.compute.spec.nodes)
         budget = {"budget": self.compute.options.budget} if "budget" in self._asked else {}
-        return {**self._asked, **budget, **({"nodes": size} if resized else {})}
+        return {**self._asked, **self._updated(), **budget, **({"nodes": size} if resized else {})}
+
+    def _updated(self) -> Asked:
+        """Return the properties in which the pool has been updated."""
+        groups = self.compute.groups
+        if groups == self._groups:
+            return {}
+        if len(groups) > 1:
+            return {"groups": groups}
+        before = _spec_paths(next(iter(self._groups.values()))[0])
+        return {path: value for path, value in _spec_paths(self.compute.spec).items() if value != before[path]}
 
 
 class PoolManager:
@@ -483,8 +494,12 @@ def _asked_of(compute: "Compute") -> Asked:
 
 def _properties(compute: "Compute") -> Asked:
     """Return all properties of a pool whose nodes are of its first spec."""
-    spec = {field.name: getattr(compute.spec, field.name) for field in fields(compute.spec)}
-    return field_paths({**_option_values(compute), **spec})
+    return {**field_paths(_option_values(compute)), **_spec_paths(compute.spec)}
+
+
+def _spec_paths(spec: Spec) -> Asked:
+    """Return the fields of a spec by path."""
+    return field_paths({field.name: getattr(spec, field.name) for field in fields(spec)})
 
 
 def _option_values(compute: "Compute") -> dict[str, Any]:

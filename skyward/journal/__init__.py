@@ -8,6 +8,7 @@ from skyward.journal.entries import (
     MachineEntry,
     PoolEntry,
     SizeEntry,
+    SpecsEntry,
     WarmEntry,
     WorkerEntry,
 )
@@ -33,6 +34,7 @@ __all__ = [
     "PoolEntry",
     "PoolRecord",
     "SizeEntry",
+    "SpecsEntry",
     "WarmEntry",
     "WorkerEntry",
     "data_directory",

@@ -13,6 +13,7 @@ __all__ = [
     "MachineEntry",
     "PoolEntry",
     "SizeEntry",
+    "SpecsEntry",
     "WarmEntry",
     "WorkerEntry",
 ]
@@ -104,6 +105,21 @@ class SizeEntry:
     bounds: Mapping[str, tuple[int, int]]
     desired: Mapping[str, int]
     draining: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class SpecsEntry:
+    """Specs that a group has or had, in a pool that was updated.
+
+    Attributes:
+        group: name of the group.
+        first: position of the first of them.
+        specs: the specs, pickled; empty if they cannot be pickled.
+    """
+
+    group: str
+    first: int
+    specs: bytes = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,16 @@ from dataclasses import replace
 from typing import Any, Self
 
 from skyward.journal.claim import Claim
-from skyward.journal.entries import BillEntry, ClusterEntry, CostEntry, PoolEntry, SizeEntry, WarmEntry, WorkerEntry
+from skyward.journal.entries import (
+    BillEntry,
+    ClusterEntry,
+    CostEntry,
+    PoolEntry,
+    SizeEntry,
+    SpecsEntry,
+    WarmEntry,
+    WorkerEntry,
+)
 from skyward.journal.installation import this_installation
 from skyward.journal.sealing import JournalSeal
 from skyward.journal.store import Journal
@@ -221,6 +230,10 @@ class PoolRecord:
         """Record the size of the pool."""
         self._journal.set_size(self.id, size)
 
+    def set_specs(self, group: str, first: int, specs: object) -> None:
+        """Record the specs that a group has from now on. `first`: position of the first of them."""
+        self._journal.set_specs(self.id, SpecsEntry(group, first, _sealed(specs, self._seal)))
+
     def size(self) -> SizeEntry | None:
         """Return the recorded size; None if it has not changed since the pool was opened."""
         return self._journal.size(self.id)
@@ -276,9 +289,14 @@ def _claimed(pool: str) -> Claim | None:
 
 def _packed(groups: Mapping[str, object], options: object, claim: Claim) -> bytes:
     """Return groups and options, pickled; empty if something in them cannot be pickled."""
+    return _sealed((dict(groups), options), JournalSeal(claim.secrets_key))
+
+
+def _sealed(value: object, seal: JournalSeal) -> bytes:
+    """Return a value, pickled; empty if something in it cannot be pickled."""
     try:
-        return JournalSeal(claim.secrets_key).pack((dict(groups), options))
-    except Exception:  # a user-defined policy may hold anything
+        return seal.pack(value)
+    except Exception:  # a user-defined policy or provider may hold anything
         return b""
 
 

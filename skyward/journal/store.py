@@ -12,7 +12,16 @@ from pathlib import Path
 from typing import Any, Self
 
 from skyward.errors import JournalError
-from skyward.journal.entries import BillEntry, ClusterEntry, CostEntry, MachineEntry, PoolEntry, SizeEntry, WorkerEntry
+from skyward.journal.entries import (
+    BillEntry,
+    ClusterEntry,
+    CostEntry,
+    MachineEntry,
+    PoolEntry,
+    SizeEntry,
+    SpecsEntry,
+    WorkerEntry,
+)
 from skyward.journal.installation import data_directory
 from skyward.journal.other_format import set_aside
 from skyward.journal.sealing import JournalSeal
@@ -49,6 +58,10 @@ CREATE TABLE IF NOT EXISTS costs (
 CREATE TABLE IF NOT EXISTS sizes (
     pool TEXT PRIMARY KEY REFERENCES pools ON DELETE CASCADE, bounds TEXT NOT NULL, desired TEXT NOT NULL,
     draining TEXT NOT NULL
+) STRICT;
+CREATE TABLE IF NOT EXISTS specs (
+    pool TEXT NOT NULL REFERENCES pools ON DELETE CASCADE, "group" TEXT NOT NULL, first INTEGER NOT NULL,
+    specs BLOB NOT NULL, PRIMARY KEY (pool, "group", first)
 ) STRICT;
 CREATE TABLE IF NOT EXISTS bills (
     pool TEXT NOT NULL, machine INTEGER NOT NULL, instance TEXT NOT NULL, name TEXT NOT NULL, kind TEXT NOT NULL,
@@ -226,6 +239,10 @@ class Journal:
             pool, json.dumps(dict(size.bounds)), json.dumps(dict(size.desired)), json.dumps(sorted(size.draining)),
         )  # fmt: skip  # in the order of the columns
 
+    def set_specs(self, pool: str, specs: SpecsEntry) -> None:
+        """Record the specs that a group of a pool has from now on."""
+        self._write("INSERT OR REPLACE INTO specs VALUES (?, ?, ?, ?)", pool, specs.group, specs.first, specs.specs)
+
     def forget_pool(self, pool: str) -> None:
         """Delete a pool with all its entries."""
         self._write("DELETE FROM pools WHERE id = ?", pool)
@@ -334,6 +351,11 @@ class Journal:
                 {name: (least, most) for name, (least, most) in bounds.items()}, desired, frozenset(draining)
             )
         return None
+
+    def specs(self, pool: str) -> list[SpecsEntry]:
+        """Return the recorded specs of the groups of a pool that were updated, the present ones of each last."""
+        found = self._read('SELECT "group", first, specs FROM specs WHERE pool = ? ORDER BY rowid', pool)
+        return [SpecsEntry(*row) for row in found]
 
     def machines(self, pool: str) -> list[MachineEntry]:
         """Return the recorded machines of a pool."""

@@ -12,6 +12,7 @@ from skyward.control.decide.machines.budget import can_be_attached
 from skyward.errors import UsageError
 from skyward.formatting import money_text
 from skyward.journal import SELF_TERMINATION, Claim, Journal, JournalSeal, PoolRecord
+from skyward.specs.update import SpecHistory
 from skyward.values import limits
 from skyward.values.validation import number, shown
 
@@ -65,7 +66,12 @@ def attach(name: str, *, budget: float | None = None) -> "Compute":
         try:
             seal = JournalSeal(claim.secrets_key)
             clusters = journal.clusters(entry.id, seal)
-            settings = seal.unpack(entry.settings) if entry.settings else None
+            recorded = journal.specs(entry.id)
+            has_settings = entry.settings and all(each.specs for each in recorded)
+            settings = seal.unpack(entry.settings) if has_settings else None
+            histories: dict[str, SpecHistory] = {}
+            for each in recorded if settings is not None else ():
+                histories.setdefault(each.group, SpecHistory()).add(each.first, seal.unpack(each.specs))
         except Exception as error:
             raise UsageError(
                 f"The records of pool {name!r} cannot be read here ({error}): "
@@ -79,6 +85,7 @@ def attach(name: str, *, budget: float | None = None) -> "Compute":
                 f"Pool {name!r} has no nodes to attach to: {_why_none(clusters)}. {failed if left else reaped}"
             )
         groups, options = settings
+        groups = {**groups, **{name: history.present for name, history in histories.items()}}
         if budget is not None:
             _check_prices(name, clusters)
             options = replace(options, budget=budget)
@@ -92,7 +99,7 @@ def attach(name: str, *, budget: float | None = None) -> "Compute":
                 record.set_budget(budget)
             return record
 
-        return open_attached(entry.name, groups, options, take_over, clusters)
+        return open_attached(entry.name, groups, options, take_over, clusters, histories)
 
 
 def _why_none(clusters: "Sequence[ClusterEntry]") -> str:

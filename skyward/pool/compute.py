@@ -67,6 +67,7 @@ from skyward.reporting.screen import notify
 from skyward.reporting.task_output import ConsoleSink
 from skyward.specs import ComputeFields, Nodes, NodesLike, Options, Spec, resolve_groups
 from skyward.specs.placement import On, Several, target_of
+from skyward.specs.update import SpecHistory, UpdateFields, updated
 from skyward.task.collections import Barrier, Counter, Dict, Lock, Queue, Set
 from skyward.task.collections.base import refuse_standalone
 from skyward.task.collections.factory import CollectionFactory
@@ -200,13 +201,15 @@ class Compute(RightSide):
                 self._open(PoolRecord.new(self.name, self._groups, self._options, lease), ())
         return self
 
-    def _open(self, record: PoolRecord, earlier: Sequence[ClusterEntry]) -> None:
+    def _open(
+        self, record: PoolRecord, earlier: Sequence[ClusterEntry], specs: Mapping[str, SpecHistory] | None = None
+    ) -> None:
         if self._bus.ended:
             self._bus = EventBus(self.name)
         self._resized = {}
         self._console = report(self._bus, self._options, self._current)
         try:
-            pool = Pool(self.name, self._groups, self._options, notify, record, self._bus)
+            pool = Pool(self.name, self._groups, self._options, notify, record, self._bus, specs or {})
         except BaseException:
             self._bus.end()
             if earlier:
@@ -382,17 +385,66 @@ class Compute(RightSide):
             UsageError: nodes that keep values would have to be removed.
             PoolClosedError: the pool is not open.
         """
-        if group is None and len(self._groups) > 1:
-            raise SpecError(f"Pool {self.name!r} has several groups: name one, `group={next(iter(self._groups))!r}`.")
-        if group is not None and group not in self._groups:
-            raise SpecError(f"Pool {self.name!r} has no group {group!r}; {closest(group, self._groups)}")
+        name = self._group_name(group)
         pool, wanted = self._ready(), Nodes.of(nodes)
-        if reason := background.call(lambda: pool.resize(wanted, group)):
+        if reason := background.call(lambda: pool.resize(wanted, name)):
             raise UsageError(
                 f"Pool {self.name!r} cannot have {count_text(wanted)}: {reason}. Drop the kept values first, with "
                 "`.drop()` of the handle or `%sky drop`, or ask for more nodes."
             )
-        self._resized[group or next(iter(self._groups))] = wanted
+        self._resized[name] = wanted
+
+    def _group_name(self, group: str | None) -> str:
+        """Return the name of a group, which may be left out for a pool that has one only."""
+        if group is None and len(self._groups) > 1:
+            raise SpecError(f"Pool {self.name!r} has several groups: name one, `group={next(iter(self._groups))!r}`.")
+        if group is not None and group not in self._groups:
+            raise SpecError(f"Pool {self.name!r} has no group {group!r}; {closest(group, self._groups)}")
+        return next(iter(self._groups)) if group is None else group
+
+    def update(self, *, group: str | None = None, **fields: Unpack[UpdateFields]) -> None:
+        """Change the spec of the nodes, and replace the nodes there are one by one: a rolling update.
+
+        New nodes are launched from the changed spec from now on. One node more than desired is launched; once it is
+        active, one node of the earlier spec gets no more tasks, and is removed when its tasks have ended. Then the next
+        one follows, idle ones first, node 0 last. Until the last one is gone, which `snapshot()` tells by `outdated` of
+        its nodes, tasks run on nodes of both specs. See "Rolling updates" in `docs/scaling.md`.
+
+        Returns once the update has begun. If nodes of the changed spec cannot be launched, those of the earlier one
+        stay, and `decisions()` has the reason. Another update supersedes the one under way. An equal spec changes
+        nothing, and a notice says so.
+
+        Args:
+            group: name of the group; required if the pool has several.
+            fields: the fields of `Spec` that change; of alternative specs, in all of them.
+
+        Raises:
+            SpecError: a field is unknown, has a value that is not allowed or cannot change on an open pool; or there
+                is no such group.
+            UsageError: tasks that have not ended could run on no node of the changed spec, the nodes could not form a
+                cluster, or the budget could not be enforced. Nothing changes.
+            NoOffersError: no offer fits. Nothing changes.
+            ProvisioningError: the provider failed. Nothing changes.
+            PoolClosedError: the pool is not open.
+
+        Example:
+            >>> pool.update(image=sky.Image(pip=["torch==2.8"]))
+            >>> pool.update(group="gpu", accelerator="H100")
+        """
+        name = self._group_name(group)
+        pool = self._ready()
+        specs = tuple(map(with_named_provider, updated(self._groups[name], fields, self._options.worker)))
+
+        async def change() -> None:
+            await pool.update(name, specs)
+            self._groups = FrozenMap({**self._groups, name: specs})
+
+        changing = background.run(change())
+        try:
+            changing.result()
+        except BaseException:
+            changing.cancel()
+            raise
 
     def request_resources(self, *wanted: Bundle, bundles: Iterable[Bundle] | None = None) -> None:
         """Request capacity for these bundles, used or not, until the next call. See `sky.request_resources`.
@@ -963,17 +1015,19 @@ def open_attached(
     options: Options,
     take_over: Callable[[], PoolRecord],
     earlier: Sequence[ClusterEntry],
+    specs: Mapping[str, SpecHistory],
 ) -> Compute:
     """Return a pool taken over from another process: see `sky.attach`.
 
     Args:
         take_over: transfers the pool's record to this process.
         earlier: recorded clusters of the pool.
+        specs: the specs that groups have had, if the pool was updated.
     """
     pool = Compute(*next(iter(groups.values())), name=name)
     pool._groups, pool._options = FrozenMap(groups), options
     with observed(pool):
-        pool._open(take_over(), earlier)
+        pool._open(take_over(), earlier, specs)
     found = pool._ready()
     for name, (least, most) in background.call(lambda: found.bounds).items():
         nodes = Nodes.of(groups[name][0].nodes)

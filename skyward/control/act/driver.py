@@ -16,7 +16,7 @@ from skyward.scaling.registry import find_policy
 from skyward.scaling.snapshot import Group
 from skyward.specs import Options
 
-__all__ = ["Timer", "plane_of", "price_warning", "warning_above"]
+__all__ = ["Timer", "boot_limit", "plane_of", "price_warning", "warning_above"]
 
 DEADLINE_SLACK = 30.0
 """Seconds that the control plane waits beyond the launchers' own timeouts."""
@@ -31,7 +31,7 @@ def plane_of(launchers: Mapping[str, Launcher], options: Options, size: SizeEntr
     limits = Limits(
         refusals=options.max_provision_attempts or ATTEMPTS,
         request=options.provision_timeout or REQUEST_TIMEOUT,
-        boot=max(launcher.start_within for launcher in launchers.values()) + DEADLINE_SLACK,
+        boot=max(map(boot_limit, launchers.values())),
         upscaling_speed=options.upscaling_speed,
         concurrent_launches=options.max_concurrent_launches,
         first_backoff=1.0 if options.provision_retry_delay is None else options.provision_retry_delay,
@@ -42,6 +42,8 @@ def plane_of(launchers: Mapping[str, Launcher], options: Options, size: SizeEntr
         groups=tuple(launcher.group() for launcher in launchers.values()),
         sources={name: launcher.sources for name, launcher in launchers.items()},
         thresholds={name: launcher.nodes.threshold for name, launcher in launchers.items()},
+        positions={name: launcher.positions for name, launcher in launchers.items()},
+        earlier={key: group for launcher in launchers.values() for key, group in launcher.earlier.items()},
         existing={name: launcher.existing for name, launcher in launchers.items()},
         retries=options.retry_on_interruption,
         cooldown=options.autoscale_cooldown,
@@ -57,6 +59,11 @@ def plane_of(launchers: Mapping[str, Launcher], options: Options, size: SizeEntr
     if size is not None:
         settings = resumed(settings, size.bounds, size.desired)
     return ControlPlane(settings, find_policy(options.policy))
+
+
+def boot_limit(launcher: Launcher) -> float:
+    """Return the seconds after which the control plane gives up a machine of a launcher that is no node yet."""
+    return launcher.start_within + DEADLINE_SLACK
 
 
 def price_warning(launchers: Mapping[str, Launcher], options: Options) -> str:

@@ -9,11 +9,12 @@ import time
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from skyward import events
 from skyward.control.act.bill import bill_notice
-from skyward.control.act.driver import Timer, plane_of, price_warning
+from skyward.control.act.driver import Timer, boot_limit, plane_of, price_warning
 from skyward.control.act.event_publisher import FAILURES, EventPublisher
 from skyward.control.act.machines.guarded import ProviderCallError
 from skyward.control.act.machines.offers import isolated_providers
@@ -51,6 +52,7 @@ from skyward.scaling.snapshot import Demand
 from skyward.specs import Nodes, Options, Spec
 from skyward.specs.plugin_order import processes, required
 from skyward.specs.unused_options import unused_options
+from skyward.specs.update import SpecHistory, changed_fields
 
 if TYPE_CHECKING:
     from skyward.events.metrics import NodeMetrics
@@ -59,6 +61,8 @@ if TYPE_CHECKING:
 __all__ = ["Pool"]
 
 _RENEW_EVERY = 20.0
+
+_NO_SPECS: Mapping[str, SpecHistory] = MappingProxyType({})
 
 _RECORD_UNSENT_AFTER = 0.1
 """Seconds after which a change of the number of tasks that no node has is recorded."""
@@ -89,6 +93,7 @@ class Pool:
         say: Say,
         record: PoolRecord,
         bus: EventBus,
+        earlier_specs: Mapping[str, SpecHistory] = _NO_SPECS,
     ) -> None:
         isolated = isolated_providers(groups)
         self.standalone = _why_standalone(isolated, options)
@@ -111,7 +116,12 @@ class Pool:
         self._decision_file: DecisionFile | None = None
         self._life: Lifecycle[PoolState] = Lifecycle(f"pool {name!r}", POOL, "new")
         self._record = record
-        self._launchers = launchers_of(record, groups, options)
+        self._specs = {
+            group: earlier_specs.get(group) or SpecHistory({0: tuple(specs)}) for group, specs in groups.items()
+        }
+        self._updating = asyncio.Lock()
+        first = {group: history.first for group, history in self._specs.items()}
+        self._launchers = launchers_of(record, groups, options, first)
         self._plane: ControlPlane | None = None
         self.clustering = (
             None
@@ -219,7 +229,8 @@ class Pool:
             self._progress.clear()
             await self._progress.wait()
         self._keep_machines = False
-        if size is not None:
+        if control.is_attached:
+            size = size or SizeEntry({}, {})
             nodes = self._fleet.nodes.items()
             draining = tuple(rank for rank, node in nodes if node.instance.id in size.draining)
             self.tell(plane.ContinueSize(size.desired, draining))
@@ -553,6 +564,51 @@ class Pool:
         nodes = {} if wanted.desired is None else {name: wanted.desired}
         self.tell(plane.Resize({name: (wanted.min, wanted.ceiling)}, nodes))
         return ""
+
+    async def update(self, name: str, specs: tuple[Spec, ...]) -> None:
+        """Launch the nodes of a group from other specs, and replace those of earlier ones, one by one.
+
+        Raises:
+            UsageError: it is refused; nothing changes.
+            SkywardError: the provider has no fitting offer, or failed; nothing changes.
+        """
+        async with self._updating:
+            history, launcher = self._specs[name], self._launchers[name]
+            fields = changed_fields(history.present, specs)
+            if not fields:
+                self.note(f"group {name!r} has this spec already, so its nodes are not replaced.")
+                return
+            isolated = isolated_providers({name: specs})
+            if isolated and (self.clustering is not None or self.together is not None):
+                raise UsageError(
+                    f"Pool {self.name!r} cannot be updated: its nodes form a cluster, and nodes of provider "
+                    f"{joined(map(repr, isolated))} do not reach each other. Open another pool."
+                )
+            first = history.position_of(specs)
+            try:
+                prepared = await self._background.spawn(launcher.prepare_update(specs, first))
+            except ProviderCallError as error:
+                raise ProvisioningError(f"Pool {self.name!r} could not be updated: {error}") from error.__cause__
+            except asyncio.CancelledError:
+                if self.state == "ready":
+                    raise
+                raise PoolClosedError(f"Pool {self.name!r} was closed before it was updated.") from None
+            reason = self.control.refuses_update(prepared.group)
+            if prepared.unpriced and self.control.ledger.budget is not None:
+                places = ", ".join(map(str, prepared.unpriced[:3]))
+                reason = f"it has a budget, and the price of its nodes at {places} is not known"
+            if reason:
+                raise UsageError(f"Pool {self.name!r} cannot be updated: {reason}.")
+            self._record.set_specs(name, history.first, history.present)
+            self._record.set_specs(name, first, specs)
+            history.take(specs)
+            prepared.apply()
+            sources, positions = launcher.sources, launcher.positions
+            message = plane.UpdateGroup(prepared.group, sources, positions, boot_limit(launcher), fields)
+            self.tell(message)
+            for notice in launcher.notes:
+                self._bus.emit(events.PoolNote, notice)
+            self._warn_of_price()
 
     @property
     def bounds(self) -> dict[str, tuple[int, int]]:

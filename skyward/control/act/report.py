@@ -74,6 +74,7 @@ def view(
                 phase_at=(machine.since if node is None else node.startup.since) + since if waits else None,
                 usual=_usual(machine, node, startups) if waits and startups is not None else None,
                 kept=_kept(plane, machine.rank, since) if machine.id in seated else (),
+                outdated=not over and plane.reconciler.is_outdated(machine),
             )
         )
     in_use = [machine.source.provider for machine in order if machine.source is not None]

@@ -23,6 +23,7 @@ from skyward.control.decide.messages import (
     SetFloor,
     TaskMessage,
     Tick,
+    UpdateGroup,
 )
 from skyward.control.decide.tasks import messages as tasks
 from skyward.formatting import count_text, joined, money_text
@@ -95,6 +96,8 @@ def describe(message: PlaneMessage, rank_of: Callable[[int], int | None]) -> str
             return "the pool was attached to"
         case DrainNode(rank):
             return f"drain of node {rank} requested"
+        case UpdateGroup(group):
+            return f"group {group.name!r} got another spec"
         case SetFloor():
             return "request_resources was called"
         case SetBudget(budget):

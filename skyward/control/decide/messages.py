@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from skyward.control.decide.machines import messages as machines
+from skyward.control.decide.machines.sources import MachineSource
 from skyward.control.decide.tasks import messages as tasks
 from skyward.control.effect import CausedEffect
 from skyward.events.decisions import DecisionEvent
 from skyward.kept.registry import KeptEntry
-from skyward.scaling.snapshot import Demand
+from skyward.scaling.snapshot import Demand, Group
 
 __all__ = [
     "CollectionUsed",
@@ -27,6 +28,7 @@ __all__ = [
     "SetFloor",
     "ThresholdReached",
     "Tick",
+    "UpdateGroup",
 ]
 
 # Messages.
@@ -50,10 +52,10 @@ class Resize:
 
 @dataclass(frozen=True, slots=True)
 class ContinueSize:
-    """Request to continue with the size that a pool had when its process ended.
+    """Request to continue with the size that a pool had when its process ended, once its nodes are attached to.
 
     Attributes:
-        nodes: desired number of nodes, by group.
+        nodes: desired number of nodes, by group; those that are left out have as many as they should.
         draining: ranks of the nodes that were draining.
     """
 
@@ -66,6 +68,25 @@ class DrainNode:
     """Request to drain the node of this rank, and to shrink the pool by one."""
 
     rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateGroup:
+    """Request to launch the nodes of a group from another spec, and to replace those of the earlier one, one by one.
+
+    Attributes:
+        group: the group by its new spec; its bounds are not looked at.
+        sources: the sources of its machines, the preferred one first.
+        positions: the positions of all sources of the new spec.
+        boot: timeout of the start of a node, in seconds.
+        fields: names of the fields of the spec that differ.
+    """
+
+    group: Group
+    sources: tuple[MachineSource, ...]
+    positions: range
+    boot: float
+    fields: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +163,7 @@ type PlaneMessage = (
     | Resize
     | ContinueSize
     | DrainNode
+    | UpdateGroup
     | SetFloor
     | SetBudget
     | CollectionUsed

@@ -38,6 +38,7 @@ from skyward.control.decide.messages import (
     SetFloor,
     ThresholdReached,
     Tick,
+    UpdateGroup,
 )
 from skyward.control.decide.plane_view import PlaneView
 from skyward.control.decide.prospects import RAISE_BUDGET, GroupObstacle, Prospects, VainWait
@@ -48,6 +49,7 @@ from skyward.control.decide.settings import PlaneSettings
 from skyward.control.decide.tasks import messages as tasks
 from skyward.control.decide.tasks.manager import TaskManager
 from skyward.control.decide.total import over_total, within_total
+from skyward.control.decide.updating import PlannedStep, RollingUpdates
 from skyward.errors import IllegalTransitionError
 from skyward.events.decisions import UNUSABLE, Decider, DecisionEvent, DecisionLog
 from skyward.formatting import count_text, money_text
@@ -60,6 +62,9 @@ __all__ = ["ControlPlane"]
 
 RECALL_TICK = 0.05
 """Seconds between checks of prefetched tasks, which wait on a node without a slot."""
+
+_SAME_MACHINES = frozenset({"image", "volumes", "capabilities"})
+"""Fields of a spec that do not change the hardware of its nodes."""
 
 
 class ControlPlane:
@@ -81,7 +86,7 @@ class ControlPlane:
         self.tasks = TaskManager(settings.retries, settings.groups, settings.max_nodes)
         self.ledger = Ledger(settings.budget)
         self.tasks.packs = self._packs
-        self.reconciler = Reconciler(settings.sources, self.ledger, settings.limits, existing=settings.existing)
+        self.reconciler = Reconciler(dict(settings.sources), self.ledger, settings.limits, existing=settings.existing)
         self.autoscaler = (RecordedAutoscaler if settings.recorded else Autoscaler)(policy, settings.cooldown)
         self.decisions = DecisionLog()
         self.causes = CauseLog()
@@ -91,6 +96,13 @@ class ControlPlane:
         parts = self.groups, self.tasks, self.reconciler, self.prospects
         self._first_nodes = FirstNodes(*parts, settings.max_nodes)
         self._room_maker = RoomMaker(*parts, self.kept, settings.max_nodes)
+        self.updates = RollingUpdates(
+            self.groups, self.tasks, self.reconciler, self.ledger, self.prospects, settings.max_nodes,
+            dict(settings.earlier),
+        )  # fmt: skip  # in the order of the fields
+        self.reconciler.positions.update(settings.positions)
+        if settings.earlier:
+            self.prospects.group_of = self.updates.group_of
         self._view = PlaneView(self.groups, self.tasks, self.reconciler.table, self.ledger)
         self.ready = False
         self.failure = ""
@@ -99,6 +111,7 @@ class ControlPlane:
         self._evicted = False
         self._floor: tuple[Demand, ...] = ()
         self._draining: set[int] = set()
+        self._is_continued = False
         self._uses: dict[int, tuple[str, ...]] = {}
         self._found: dict[int, Mapping[str, float]] = {}
         self._boot_seconds: float | None = None
@@ -163,11 +176,14 @@ class ControlPlane:
             case Resize(bounds, nodes):
                 self._resize(bounds, nodes, now, effects)
             case ContinueSize(wanted, draining):
+                self._is_continued = True
                 self._continue_size(wanted, draining, now, effects)
             case DrainNode(rank):
                 kept = self.kept.busy_nodes(now)
                 if after := after_drain(self.reconciler.table, self.groups, self.desired, kept, rank):
                     self._decide("user", after, f"node {rank} is drained", now, effects, drain=rank)
+            case UpdateGroup():
+                self._update(message, now, effects)
             case SetFloor(demands):
                 self._floor = demands
                 self._evaluate(now, effects)
@@ -198,7 +214,11 @@ class ControlPlane:
                     self._look_for_others(now)
         if self.ledger.budget is not None:
             self._watch_budget(now, effects)
+        if self.updates and not self.budget_exhausted:
+            self._take(self.updates.fallbacks(now), now, effects)
         self._check_readiness(message, now, effects)
+        if self.updates and self._moves_updates(message):
+            self._advance_updates(now, effects)
         if self._uses:
             self._end_uses(effects, now)
         return effects
@@ -353,11 +373,12 @@ class ControlPlane:
                         reason += self.causes.because(effect.origin)
                     if gone := self.kept.node_lost(rank, reason):
                         effects.append(KeptValuesLost(rank, machine, gone, reason, cause=self.handled))
-                case machines.Activate(machine, rank, group):
+                case machines.Activate(machine, rank):
                     if not self.budget_exhausted:
                         self.failure = ""
                     self._draining.discard(rank)
-                    self._joined(machine, rank, self.groups[group], now, effects)
+                    self.updates.started(machine)
+                    self._joined(machine, rank, now, effects)
                 case machines.Drain(rank):
                     self._draining.add(rank)
                     self._tell_tasks(tasks.RankDraining(rank), now, effects)
@@ -375,6 +396,8 @@ class ControlPlane:
                 self._found.pop(number, None)
             case machines.Joined(number, found) if found and (machine := self.reconciler.table.machines.get(number)):
                 self._found[number] = found
+                if self.reconciler.is_outdated(machine):
+                    return
                 group = self.groups[machine.group]
                 most = {name: max(had, group.resources.get(name, 0.0)) for name, had in found.items()}
                 self.groups[group.name] = replace(group, resources={**group.resources, **most})
@@ -399,7 +422,8 @@ class ControlPlane:
     def _is_short(self, group: str) -> bool:
         return self.reconciler.table.count(group, "active") < self.desired.get(group, 0)
 
-    def _joined(self, number: int, rank: int, group: Group, now: float, effects: list[PlaneEffect]) -> None:
+    def _joined(self, number: int, rank: int, now: float, effects: list[PlaneEffect]) -> None:
+        group = self.updates.group_of(self.reconciler.table.machines[number])
         resources = {**group.resources, **self._found.get(number, {})}
         joined = tasks.RankJoined(rank, group.slots, group.name, resources, group.capabilities)
         self._tell_tasks(joined, now, effects)
@@ -505,7 +529,62 @@ class ControlPlane:
         after = self._within_total(after, bounds)
         self.tasks.packs = self._packs
         if not self.budget_exhausted:
+            self._take(self.updates.retry(), now, effects)
             self._decide("user", after, resized_text(bounds), now, effects, retry_given_up=True)
+
+    def _update(self, new: UpdateGroup, now: float, effects: list[PlaneEffect]) -> None:
+        """Launch the nodes of a group from another spec, and begin to replace those of earlier ones."""
+        name, had = new.group.name, self.groups[new.group.name]
+        before = self.reconciler.sources[name]
+        self.updates.remember(had)
+        self.prospects.group_of = self.updates.group_of
+        resources = new.group.resources
+        if _SAME_MACHINES.issuperset(new.fields):  # what was measured on machines holds for the next ones
+            resources = {**had.resources, **resources}
+        self.groups[name] = replace(new.group, min=had.min, max=had.max, resources=resources)
+        self.tasks.groups = tuple(self.groups.values())
+        self._boots.pop(name, None)
+        sources = machines.SetSources(name, new.sources, new.positions, new.boot)
+        self._reconcile(sources, now, effects)
+        count = self.updates.begin(name, before)
+        they = "its node is replaced" if count == 1 else f"its {count_text(count)} are replaced one by one"
+        reason = f"group {name!r} has another spec ({', '.join(new.fields)}): {they if count else 'it has no node yet'}"
+        self._log("user", self.desired, self.desired, reason, now, effects)
+
+    def refuses_update(self, group: Group) -> str:
+        """Return why a group cannot be updated: tasks or a floor need what its nodes would not have; else empty."""
+        after = tuple(replace(group, min=g.min, max=g.max) if g.name == group.name else g for g in self.groups.values())
+        for needs in sorted(self.tasks.unfinished_shapes(), key=str):
+            if needs and not any(each.max and each.can_hold(needs) for each in after):
+                return (
+                    f"tasks that have not ended need {needs}, which no node would have: wait for them, or cancel them"
+                )
+        if self._floor and not floor_nodes(after, self._floor, {}):
+            return "what `request_resources` has asked for would not fit any more: call it again with other amounts"
+        return ""
+
+    @staticmethod
+    def _moves_updates(message: PlaneMessage) -> bool:
+        """Return whether a message may change the next step of an update; most messages about tasks do not."""
+        match message:
+            case tasks.Submitted() | tasks.StartedOnNode() | tasks.Stored() | tasks.Dropped() | tasks.Delivered():
+                return False
+            case _:
+                return True
+
+    def _advance_updates(self, now: float, effects: list[PlaneEffect]) -> None:
+        """Take the next step of each update that is under way, unless the pool is not ready or drains."""
+        if not self.ready or self.budget_exhausted or (self.is_attached and not self._is_continued):
+            return
+        self._take(self.updates.steps(self.kept.busy_nodes(now), now), now, effects)
+
+    def _take(self, steps: Iterable[PlannedStep], now: float, effects: list[PlaneEffect]) -> None:
+        """Take steps of updates, one after the other."""
+        for step in steps:
+            if step.says:
+                self._log("reconciler", self.desired, self.desired, step.says, now, effects)
+            if step.message is not None:
+                self._reconcile(step.message, now, effects)
 
     def _within_total(self, wanted: Mapping[str, int], first: Iterable[str]) -> dict[str, int]:
         """Return the wanted nodes within the maximum over all groups, if the minimums are; `first`: reduced last."""
@@ -515,6 +594,8 @@ class ControlPlane:
     def _continue_size(
         self, nodes: Mapping[str, int], draining: tuple[int, ...], now: float, effects: list[PlaneEffect]
     ) -> None:
+        if not nodes:
+            return
         retained = self.retained(now)
         kept = {name: each.nodes for name, each in retained.items()}
         after = {name: max(nodes.get(name, count), kept.get(name, 0)) for name, count in self.desired.items()}
@@ -598,7 +679,7 @@ class ControlPlane:
         group = self.groups[self.reconciler.table.assignments[rank].machine.group]
         most = self.settings.max_nodes
         has_room = self.desired[group.name] < group.max and (most is None or sum(self.desired.values()) < most)
-        is_surplus = self.reconciler.effective(group.name) > self.desired[group.name]
+        is_surplus = self.reconciler.effective(group.name) > self.reconciler.wanted(group.name)
         if has_room and is_surplus and not self.budget_exhausted:
             after = {**self.desired, group.name: self.desired[group.name] + 1}
             self._decide("reconciler", after, reason, now, effects)
@@ -814,7 +895,8 @@ class ControlPlane:
 
     def _vain_waits(self, now: float) -> dict[Needs, VainWait]:
         """Return how the waiting tasks end for which no node can come, by shape."""
-        return self.prospects.in_vain(self.tasks.shapes(), now)
+        found = self.prospects.in_vain(self.tasks.shapes(), now)
+        return found | self.updates.in_vain(self.tasks.shapes()) if self.updates else found
 
     def _end_vain_waits(self, vain: Mapping[Needs, VainWait], now: float, effects: list[PlaneEffect]) -> None:
         """End the waiting tasks for which no node can come."""
@@ -858,9 +940,10 @@ class ControlPlane:
         counts = {
             name: self._view.counts(name, self.desired.get(name, 0), is_paused=name in pauses) for name in self.groups
         }
+        counts |= {name: self.updates.without_extra(name, counts[name]) for name in self.reconciler.extra}
         for name in blocked:  # its machines that cannot be requested are not waited for
-            waiting = self.reconciler.unrequested(name)
-            counts[name] = replace(counts[name], booting=counts[name].booting - waiting, unrequested=0)
+            booting = max(0, counts[name].booting - self.reconciler.unrequested(name))
+            counts[name] = replace(counts[name], booting=booting, unrequested=0)
         return Snapshot(
             now=now,
             groups=self.prospects.limited(blocked),
@@ -884,7 +967,7 @@ class ControlPlane:
             task_seconds=self.tasks.task_seconds,
             retained=self.retained(now),
             head=self.head,
-            nodes=self._view.nodes(now),
+            nodes=self._view.nodes(now, self.updates.extra_machines()),
             idle=self._view.idle(now),
         )
 

@@ -1,6 +1,6 @@
 """Counts and loads of a pool: the inputs of its decisions."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from functools import cached_property
 
 from skyward.control.decide.machines.budget import Ledger
@@ -57,9 +57,9 @@ class PlaneView:
             unrequested=self._table.counts_in("QUEUED").get(name, 0) if is_paused else 0,
         )
 
-    def nodes(self, now: float) -> Sequence[NodeLoad]:
-        """Return every node, built at first use."""
-        return _Nodes(lambda: tuple(self._load(machine, now) for machine in self._table))
+    def nodes(self, now: float, without: Container[int] = ()) -> Sequence[NodeLoad]:
+        """Return every node but those on the machines `without`, built at first use."""
+        return _Nodes(lambda: tuple(self._load(machine, now) for machine in self._table if machine.id not in without))
 
     def idle(self, now: float) -> Sequence[NodeLoad]:
         """Return the active nodes without a task, built at first use."""

@@ -5,12 +5,13 @@ obstructed: for good, or for longer than the patience of the limits. Tasks that 
 machine for it can be requested for as long, whatever other nodes there are.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from skyward.control.decide.machines.budget import DRAIN_RESERVE, Ledger
 from skyward.control.decide.machines.reconciler import Reconciler
+from skyward.control.decide.machines.table import Machine
 from skyward.formatting import money_text
 from skyward.scaling.snapshot import Group
 from skyward.values.needs import Needs
@@ -53,6 +54,7 @@ class Prospects:
         groups: the groups, by name, with their present bounds.
         max_nodes: maximum over all groups; None for no limit but theirs.
         failures: why nodes of a group could not be started, by group: the end of a sentence about the pool.
+        group_of: returns the group of a machine as it was when the machine was launched; None while that is the same.
     """
 
     groups: Mapping[str, Group]
@@ -60,6 +62,7 @@ class Prospects:
     ledger: Ledger
     max_nodes: int | None = None
     failures: dict[str, str] = field(default_factory=dict)
+    group_of: Callable[[Machine], Group] | None = None
     _in_vain_since: dict[Needs, float] = field(default_factory=dict)
     _missing_since: dict[int, float] = field(default_factory=dict)
 
@@ -181,7 +184,7 @@ class Prospects:
 
     def _end(self, needs: Needs, obstacles: Mapping[str, GroupObstacle], now: float) -> VainWait | None:
         able = [group.name for group in self.groups.values() if group.can_hold(needs) and self._may_have(group)]
-        if not able or any(self.reconciler.has_machine(name) for name in able):
+        if not able or any(self._has_node_for(needs, name) for name in able):
             self._in_vain_since.pop(needs, None)
             return None
         if any(map(self.reconciler.requested, able)):
@@ -222,6 +225,14 @@ class Prospects:
         minutes = self.reconciler.limits.patience / 60
         waited = "" if all(each.is_final for each in found) else f", for over {minutes:g} minutes"
         return VainWait("; it ".join(whys) + waited, "unfunded" if is_money else "abandoned")
+
+    def _has_node_for(self, needs: Needs, name: str) -> bool:
+        """Return whether a node of a group that could hold `needs` is active, or a machine for one is allocated."""
+        if self.group_of is None or not self.reconciler.has_machine(name):
+            return self.reconciler.has_machine(name)
+        machines = self.reconciler.table.of(name, "active", "booting")
+        there = (machine for machine in machines if machine.state not in ("QUEUED", "REQUESTED"))
+        return any(self.group_of(machine).can_hold(needs) for machine in there)
 
     def _may_have(self, group: Group) -> bool:
         return group.max > 0 or self.reconciler.effective(group.name) > 0

@@ -28,6 +28,9 @@ class PlaneSettings:
         budget: USD in total; None for no limit.
         evaluation_gap: minimum interval between evaluations of the policy that new tasks trigger.
         recorded: True to record what the autoscaler is told and decides, for a decision log.
+        positions: positions of the sources of each group's spec.
+        earlier: groups as they were, by their names and the positions of the sources of earlier specs, for the outdated
+            nodes of a pool that is attached to.
     """
 
     groups: tuple[Group, ...]
@@ -46,6 +49,8 @@ class PlaneSettings:
     evaluation_gap: float = 0.05
     limits: Limits = field(default_factory=Limits)
     recorded: bool = False
+    positions: Mapping[str, range] = field(default_factory=dict)
+    earlier: Mapping[tuple[str, int], Group] = field(default_factory=dict)
 
 
 def resumed(

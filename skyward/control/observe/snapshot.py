@@ -59,6 +59,7 @@ class NodeView:
         phase_at: start of its phase, in Unix time; None once it is active.
         usual: seconds that this phase usually takes; None if unknown.
         kept: values that it keeps for later tasks, oldest first.
+        outdated: True if it was launched from an earlier spec of its group; see `Compute.update`.
 
     Example:
         >>> [(node.rank, node.state) for node in pool.snapshot().nodes]
@@ -83,6 +84,7 @@ class NodeView:
     phase_at: float | None = None
     usual: float | None = None
     kept: tuple[KeptView, ...] = ()
+    outdated: bool = False
 
     @property
     def outlives(self) -> bool:

@@ -6,6 +6,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import threading
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -72,6 +73,22 @@ def test_size_is_recorded_in_place_of_the_one_before() -> None:
     record.set_size(last)
     assert record.size() == last
     record.end()
+
+
+def test_specs_are_recorded_sealed_with_the_present_ones_last(data: Path) -> None:
+    record = new()
+    for first, text in ((0, "spec a"), (1, "spec b"), (0, "spec a"), (1, "spec b"), (0, "spec a")):
+        record.set_specs("default", first, (text,))
+    record.set_specs("gpu", 2, ("spec c",))
+    with Journal() as journal:
+        found = journal.specs(record.id)
+    assert [(each.group, each.first) for each in found] == [("default", 1), ("default", 0), ("gpu", 2)]
+    record.set_specs("default", 3, threading.Lock())  # what cannot be pickled
+    with Journal() as journal:
+        assert journal.specs(record.id)[-1].specs == b""
+    record.end()
+    with Journal() as journal:
+        assert journal.specs(record.id) == []
 
 
 def test_only_the_user_can_read_the_journal_and_no_data_of_a_closed_pool_stays(data: Path) -> None:

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -169,6 +170,16 @@ def test_pool_without_nodes_is_replaced(pools: PoolManager, compute: Pools) -> N
     assert dead.closed == 1
     assert replaced.fields == {"nodes": Nodes(3), "vcpus": 4.0}, "it has the same properties"
     assert pools.find("p") is pools.peek("p") is replaced
+
+
+def test_pool_that_was_updated_is_replaced_by_one_like_it(pools: PoolManager, compute: Pools) -> None:
+    first: Any = pools.get_or_open("p", {"vcpus": 4.0, "image.pip": ("numpy",)})
+    first.spec = replace(first.spec, vcpus=8.0, image=Image(pip=["pandas"]))
+    first.groups = {"default": (first.spec,)}
+    first.alive = False
+    second: Any = pools.get_or_open("p")
+    assert second is not first
+    assert (second.spec.vcpus, second.spec.image.pip) == (8.0, ("pandas",))
 
 
 def test_pool_that_fails_to_open_is_unregistered(pools: PoolManager, compute: Pools) -> None:

@@ -61,7 +61,9 @@ def warm_notice(name: str, count: int, until: float, per_hour: float) -> str:
     )
 
 
-def adapted(entry: ClusterEntry, specs: Sequence[Spec], wanted: MachineSource, *, priced: bool) -> SourceOffer | None:
+def adapted(
+    entry: ClusterEntry, specs: Sequence[Spec], wanted: MachineSource, *, priced: bool, first: int = 0
+) -> SourceOffer | None:
     """Return the source of the warm machines of an entry as another pool uses it; None if they do not fit.
 
     Args:
@@ -69,6 +71,7 @@ def adapted(entry: ClusterEntry, specs: Sequence[Spec], wanted: MachineSource, *
         specs: specs of the group that needs machines.
         wanted: the source that would be asked for them.
         priced: whether their price has to be known.
+        first: position of the first of the specs.
     """
     found: SourceOffer = entry.offered
     if entry.cluster is None or (priced and not found.priced):
@@ -77,7 +80,7 @@ def adapted(entry: ClusterEntry, specs: Sequence[Spec], wanted: MachineSource, *
     for spec, config in zip(specs, configs, strict=True):
         fits = config == found.config and needs_same_machines(spec, found.spec)
         if fits and is_worth_taking(spec, wanted, found.source, found.source.hourly_price):
-            source = replace(found.source, position=configs.index(config), lender=entry.lender or entry.number)
+            source = replace(found.source, position=first + configs.index(config), lender=entry.lender or entry.number)
             return replace(found, source=source, spec=replace(spec, allocation=found.spec.allocation))
     return None
 

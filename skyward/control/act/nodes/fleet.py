@@ -298,6 +298,8 @@ class Fleet:
         for machine in [each for each in self._spares if self._owners[each] is launcher]:
             if len(used) == count or self._spares[machine].until < now + LASTS_FOR:
                 continue
+            if not launcher.is_present(self._instances[machine]):  # it has another environment, or other hardware
+                continue
             del self._spares[machine]
             instance = self._instances[machine]
             found = await launcher.use_again(instance)

@@ -4,8 +4,9 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from skyward.bootstrap import check_includes, check_remote_requirements, check_requirements, has_own_environment
@@ -13,7 +14,7 @@ from skyward.control.act.machines.actual_prices import price_rise, too_dear
 from skyward.control.act.machines.booting import BOOT_TIMEOUT, until_running
 from skyward.control.act.machines.guarded import GuardedProvider
 from skyward.control.act.machines.machine_images import find_image, forget_if_gone, gone_note
-from skyward.control.act.machines.offers import ASK_WITHIN, SourceOffer, find_offers, provider_config
+from skyward.control.act.machines.offers import ASK_WITHIN, FoundOffers, SourceOffer, find_offers, provider_config
 from skyward.control.act.machines.source_state import SourceState
 from skyward.control.act.machines.waiting import WaitingMachines
 from skyward.control.act.machines.warm import LASTS_FOR, adapted, can_be_kept, entered, is_kept, keep_warm, taken_notice
@@ -39,9 +40,11 @@ from skyward.providers.protocol import SETUP_FIELDS, Access, Cluster, Instance, 
 from skyward.scaling.snapshot import Group
 from skyward.specs import Nodes, Options, Spec
 
-__all__ = ["Inventory", "Launcher", "launchers_of"]
+__all__ = ["Inventory", "Launcher", "LauncherUpdate", "launchers_of"]
 
 _logger = logging.getLogger(__name__)
+
+_AT_START: Mapping[str, int] = MappingProxyType({})
 
 
 class Inventory:
@@ -62,10 +65,28 @@ class Inventory:
         self.waiting = WaitingMachines(time.monotonic)
 
 
+@dataclass(frozen=True, slots=True)
+class LauncherUpdate:
+    """An update of a launcher that is prepared.
+
+    Attributes:
+        group: the group as scaling will see it.
+        unpriced: sources of the new specs without a known price.
+        apply: launches machines from the new specs from then on.
+    """
+
+    group: Group
+    unpriced: tuple[MachineSource, ...]
+    apply: Callable[[], None]
+
+
 class Launcher:
     """Launcher of the machines of one group. `teardown` releases everything that the provider handed out.
 
     Unless `uses_images` is False, machines are launched from an image with their environment, if one was built.
+
+    Its specs may be replaced by others. The sources of a spec have its position, and those of later specs later ones:
+    `first` is the position of the first of the present ones. Earlier machines keep their sources, specs and providers.
 
     Attributes:
         provider_name: name of the provider of the preferred source.
@@ -89,6 +110,7 @@ class Launcher:
         *,
         shares_machines: bool,
         uses_images: bool = True,
+        first: int = 0,
     ) -> None:
         self.startups = startups
         self.shares_machines = shares_machines
@@ -101,6 +123,7 @@ class Launcher:
         self._record = record
         self._group = group
         self._specs = specs
+        self._first = first
         self._options = options
         self._inventory = inventory
         self._uses_images = uses_images
@@ -149,28 +172,57 @@ class Launcher:
         return max(spec.ttl for spec in self._specs)
 
     @property
+    def positions(self) -> range:
+        """Positions of the sources of the present specs."""
+        return range(self._first, self._first + len(self._specs))
+
+    @property
     def sources(self) -> tuple[MachineSource, ...]:
         """Sources of the machines that are launched, the preferred one first."""
-        return tuple(source for source in self._states if not source.lender)
+        return tuple(source for source in self._sources_at(self.positions) if not source.lender)
+
+    def _sources_at(self, positions: range) -> tuple[MachineSource, ...]:
+        return tuple(source for source in self._states if source.position in positions)
+
+    def is_present(self, instance: Instance) -> bool:
+        """Return whether a machine was launched from one of the present specs."""
+        state = self._instances.get(instance.id)
+        return state is not None and state.source.position in self.positions
 
     @property
     def unpriced(self) -> tuple[MachineSource, ...]:
-        """Sources without a known price."""
-        return tuple(source for source, state in self._states.items() if not state.offered.priced)
+        """Sources without a known price, of machines that exist or are launched."""
+        used, positions = set(map(id, self._instances.values())), self.positions
+        return tuple(
+            source
+            for source, state in self._states.items()
+            if not state.offered.priced and (source.position in positions or id(state) in used)
+        )
 
     @property
     def dearest(self) -> float:
         """Highest price of a machine at the sources that the user was told of, USD per hour."""
-        told = (state for state in self._states.values() if state.announced)
+        told = (self._states[source] for source in self._sources_at(self.positions) if self._states[source].announced)
         return max((max(state.source.hourly_price, state.dearest) for state in told), default=0.0)
 
     @property
     def _preferred(self) -> SourceState:
-        return next(iter(self._states.values()))
+        return self._states[self._sources_at(self.positions)[0]]
 
     def group(self) -> Group:
         """Return the group as scaling sees it. Fields that the spec leaves open have the offer's values."""
-        offered = self._preferred.offered
+        return self._group_of(self._preferred.offered)
+
+    @property
+    def earlier(self) -> Mapping[tuple[str, int], Group]:
+        """The group as it was, by its name and the positions of the sources of earlier specs."""
+        return {
+            (self._group, source.position): self._group_of(state.offered)
+            for source, state in reversed(self._states.items())
+            if source.position not in self.positions
+        }
+
+    def _group_of(self, offered: SourceOffer) -> Group:
         spec = offered.spec
         resources = offered.resources
         return Group(
@@ -210,34 +262,59 @@ class Launcher:
             NoOffersError: no offer fits.
         """
         if not self._earlier:
-            for spec in self._specs:
-                check_includes(spec.image.includes)
-                config = provider_config(spec)
-                if config.name == "local":
-                    check_requirements(spec.image)
-                elif "image.pip" in acts_on(config).fields:
-                    check_remote_requirements(spec.image)
-        options = self._options
-        found = await find_offers(
-            self._specs,
-            options.selection,
-            priced=options.budget is not None,
-            within=options.provision_timeout or ASK_WITHIN,
-        )
-        for offered in found.offered:
-            self._states.setdefault(offered.source, SourceState(offered))
+            _check_images(self._specs)
+        found = await self._find(self._specs, self._first)
         for entry in self._earlier:
             await self._find_existing(entry)
-        failures = await self._prepare_preferred()
+        failures = await self._prepare_preferred(self.positions)
+        self._set_notes(found, failures)
+
+    async def prepare_update(self, specs: Sequence[Spec], first: int) -> "LauncherUpdate":
+        """Find the offers for other specs, and set up what the machines of the preferred one share.
+
+        Args:
+            specs: specs to launch machines from, once the update is applied. Until then, nothing changes.
+            first: position of the first of them.
+
+        Raises:
+            SpecError, NoOffersError: see `prepare`.
+        """
+        _check_images(specs)
+        found = await self._find(specs, first)
+        positions = range(first, first + len(specs))
+        failures = await self._prepare_preferred(positions)
+
+        def apply() -> None:
+            self._specs, self._first = specs, first
+            self._set_notes(found, failures)
+
+        states = [self._states[source] for source in self._sources_at(positions)]
+        unpriced = tuple(state.source for state in states if not state.offered.priced)
+        return LauncherUpdate(self._group_of(states[0].offered), unpriced, apply)
+
+    async def _find(self, specs: Sequence[Spec], first: int) -> FoundOffers:
+        """Find the offers of specs, and add their sources. `first`: position of the first of the specs."""
+        options = self._options
+        found = await find_offers(
+            specs, options.selection, priced=options.budget is not None, within=options.provision_timeout or ASK_WITHIN
+        )
+        for offered in found.offered:
+            source = replace(offered.source, position=first + offered.source.position)
+            self._states.setdefault(source, SourceState(replace(offered, source=source)))
+        return found
+
+    def _set_notes(self, found: FoundOffers, failures: Sequence[str]) -> None:
         preferred = self._preferred
         self.provider_name = preferred.source.provider
         preferred.announced = True
-        price = preferred.offered.price_note(len(self._states)) if not self._earlier else ()
+        price = preferred.offered.price_note(len(self._sources_at(self.positions))) if not self._earlier else ()
         of_source = (*preferred.offered.notes, *preferred.cluster.notes, *self._warm_note)
         self.notes = (*price, *found.notes, *failures, *of_source, *preferred.image_notes)
 
-    async def _prepare_preferred(self) -> list[str]:
-        """Prepare the preferred source; if its provider fails, prefer a source of another. Return notices about these.
+    async def _prepare_preferred(self, positions: range) -> list[str]:
+        """Prepare the preferred source of these positions; if its provider fails, prefer a source of another.
+
+        Return notices about these.
 
         Where a source has no capacity or quota, the provider may have some for its others. The sources that failed, or
         whose provider did, move to the end, and are tried again when the others have no machines.
@@ -248,11 +325,13 @@ class Launcher:
         refusals: dict[MachineSource, SkywardError] = {}
         failed: set[int] = set()
         notices: list[str] = []
-        for source, state in tuple(self._states.items()):
+        sources = self._sources_at(positions)
+        for source in sources:
+            state = self._states[source]
             if source.position in failed:
                 continue
             try:
-                await self._cluster(state)
+                await self._cluster(state, is_shown=source == sources[0])
             except SkywardError as error:
                 refusals[source] = error
                 if not isinstance(error, NoCapacityError | QuotaError):
@@ -261,7 +340,7 @@ class Launcher:
                     self._remove_record(state)  # nothing was created
                 notices.append(f"{source} is tried last, because it could not be prepared: {reason_of(error)}.")
             else:
-                last = {each for each in self._states if each in refusals or each.position in failed}
+                last = {each for each in sources if each in refusals or each.position in failed}
                 self._states = dict(sorted(self._states.items(), key=lambda each: each[0] in last))
                 return notices
         raise next(iter(refusals.values()))
@@ -286,14 +365,18 @@ class Launcher:
         for token in entry.requests:
             self._record.provisioned(entry.number, token, state.cluster, ())
 
-    async def _cluster(self, state: SourceState) -> Cluster:
-        """Return the resources that the machines of a source share. The first call sets these up."""
+    async def _cluster(self, state: SourceState, *, is_shown: bool = False) -> Cluster:
+        """Return the resources that the machines of a source share. The first call sets these up.
+
+        Args:
+            is_shown: True if the pool shows the notes of the source, as it does those of the preferred one.
+        """
         async with state.preparing:
             if state.prepared is None:
                 offered = state.offered
                 if state.entry is None:
                     state.entry = self._record.preparing(self._group, offered)
-                if state is not self._preferred:  # the pool shows the notes of the preferred source
+                if not is_shown and state is not self._preferred:
                     for note in offered.notes:
                         _logger.warning("%s: %s", state.source, note)
                 cluster = await offered.provider.prepare(offered.spec, offered.offer, self._record.identity)
@@ -377,7 +460,8 @@ class Launcher:
 
     def _announce(self, state: SourceState) -> None:
         """Tell the user that machines come from another source than announced before, and at which price."""
-        first = next(each for each in self._states.values() if each.announced)
+        told = (each for each in self._sources_at(self.positions) if self._states[each].announced)
+        first = self._states[next(told)]
         state.announced = True
         reason = f": {first.failure}" if first.failure else ""
         self.note(f"nodes come from {state.offered.at_price} instead of {first.offered.at_price}{reason}.")
@@ -423,7 +507,8 @@ class Launcher:
     async def _take_warm(self, wanted: MachineSource, count: int) -> list[Instance]:
         """Take over up to `count` machines that other pools kept warm, instead of launching them."""
         taken: list[tuple[SourceState, Instance, str]] = []
-        fits = partial(adapted, specs=self._specs, wanted=wanted, priced=self._options.budget is not None)
+        priced = self._options.budget is not None
+        fits = partial(adapted, specs=self._specs, first=self._first, wanted=wanted, priced=priced)
         try:
             now = time.time()
             for entry, pool in self._record.take_warm(self._group, count, now, now + LASTS_FOR, fits):
@@ -747,13 +832,32 @@ class Launcher:
         return topology(node, nodes, total, spec=spec, resources=resources, worker=worker, job=job)
 
 
-def launchers_of(record: PoolRecord, groups: Mapping[str, Sequence[Spec]], options: Options) -> Mapping[str, Launcher]:
-    """Return the launchers of one pool, by group."""
+def _check_images(specs: Sequence[Spec]) -> None:
+    """Check, before anything is launched, that the environments of specs can be made.
+
+    Raises:
+        SpecError: an include does not exist, or the nodes cannot install a requirement.
+    """
+    for spec in specs:
+        check_includes(spec.image.includes)
+        config = provider_config(spec)
+        if config.name == "local":
+            check_requirements(spec.image)
+        elif "image.pip" in acts_on(config).fields:
+            check_remote_requirements(spec.image)
+
+
+def launchers_of(
+    record: PoolRecord, groups: Mapping[str, Sequence[Spec]], options: Options, first: Mapping[str, int] = _AT_START
+) -> Mapping[str, Launcher]:
+    """Return the launchers of one pool, by group. `first`: positions of the first of their specs; 0 by default."""
     inventory, startups = Inventory(), StartupTracker(record)
     most = sum(Nodes.of(specs[0].nodes).ceiling for specs in groups.values())
     shares = options.cluster is False or most == 1
     return {
-        group: Launcher(record, group, specs, options, inventory, startups, shares_machines=shares)
+        group: Launcher(
+            record, group, specs, options, inventory, startups, shares_machines=shares, first=first.get(group, 0)
+        )
         for group, specs in groups.items()
     }
 

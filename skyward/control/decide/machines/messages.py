@@ -29,6 +29,8 @@ __all__ = [
     "ReconcilerEffect",
     "ReconcilerMessage",
     "Refused",
+    "ReplaceOutdated",
+    "SetSources",
     "TakenOver",
     "Terminate",
     "Terminated",
@@ -51,6 +53,38 @@ class Desired:
     victims: tuple[int, ...] = ()
     retry_given_up: bool = False
     drain: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SetSources:
+    """Request to launch the nodes of a group from other sources from now on.
+
+    Attributes:
+        sources: the preferred one first.
+        positions: the positions of all sources of the spec; machines of other positions are outdated.
+        boot: timeout of the start of a node, in seconds.
+    """
+
+    group: str
+    sources: tuple[MachineSource, ...]
+    positions: range
+    boot: float
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaceOutdated:
+    """Request of an update of a group.
+
+    Attributes:
+        extra: True to have one node more than desired.
+        drain: rank of a running outdated node to drain; None for none.
+        victims: ranks to remove first, if there are too many nodes.
+    """
+
+    group: str
+    extra: bool
+    drain: int | None = None
+    victims: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +197,8 @@ class Reconcile:
 
 type ReconcilerMessage = (
     Desired
+    | SetSources
+    | ReplaceOutdated
     | Allocated
     | Priced
     | Refused

@@ -35,6 +35,8 @@ from skyward.control.decide.machines.messages import (
     ReconcilerEffect,
     ReconcilerMessage,
     Refused,
+    ReplaceOutdated,
+    SetSources,
     TakenOver,
     Terminate,
     Terminated,
@@ -48,6 +50,7 @@ __all__ = ["Reconciler"]
 
 NOT_NEEDED = "it is no longer needed"
 RECLAIMED = "its provider takes it back"
+OUTDATED = "it was launched from an earlier spec, and another node takes its place"
 
 
 LONGEST_FAILING_PAUSE = 3600.0
@@ -67,6 +70,9 @@ class Reconciler:
 
     Attributes:
         sources: sources of machines of each group, the preferred one first.
+        positions: positions of the sources of each group's spec; machines of other positions are outdated. Groups
+            without an entry have had one spec only.
+        extra: groups that are to have one node more than desired, while their outdated nodes are replaced.
         opening: True until the pool is ready.
         closing: True once every machine is to be terminated.
         may_empty: True if the head, too, is removed when no node is desired.
@@ -75,7 +81,7 @@ class Reconciler:
         existing: machines of a former process, by group and source: they become the first nodes.
     """
 
-    sources: Mapping[str, tuple[MachineSource, ...]]
+    sources: dict[str, tuple[MachineSource, ...]]
     ledger: Ledger = field(default_factory=Ledger)
     limits: Limits = field(default_factory=Limits)
     opening: bool = True
@@ -83,6 +89,8 @@ class Reconciler:
     may_empty: bool = False
     keeping: frozenset[int] = frozenset()
     desired: dict[str, int] = field(default_factory=dict)
+    positions: dict[str, range] = field(default_factory=dict)
+    extra: set[str] = field(default_factory=set)
     existing: Mapping[str, Mapping[MachineSource, int]] = field(default_factory=dict)
     table: MachineTable = field(default_factory=MachineTable)
     _life: Lifecycle[ReconcilerState] = field(
@@ -198,6 +206,18 @@ class Reconciler:
         next_head = bool(self.desired.get(group) and self.table.has_leaving_head(group))
         return self.table.count(group, "active") + self.table.count(group, "booting") + next_head
 
+    def wanted(self, group: str) -> int:
+        """Return the number of nodes that a group is to have: those desired, and one more while it is updated."""
+        desired = self.desired.get(group, 0)
+        return desired + (group in self.extra and desired > 0)
+
+    def is_outdated(self, machine: Machine) -> bool:
+        """Return whether a machine was launched, or is requested, from an earlier spec of its group."""
+        positions = self.positions.get(machine.group)
+        if positions is None or machine.source is None or machine.state == "QUEUED":
+            return False
+        return machine.source.position not in positions
+
     def handle(self, message: ReconcilerMessage, now: float, cause: int = 0) -> list[ReconcilerEffect]:
         """Handle `message` at time `now`; return effects, in order.
 
@@ -211,13 +231,19 @@ class Reconciler:
                 self.desired.update(nodes)
                 self._victims = victims
                 if retry_given_up:
-                    self._given_up.clear()
-                    self._failures.clear()
-                    self._refusals.clear()
-                    self._rounds.clear()
-                    self._failing.clear()
+                    self._retry_given_up()
                 if drain is not None and (machine := self.table.machine_of(drain, "RUNNING")) is not None:
                     machine.expelled = True
+                    self._drain(machine, now, effects)
+            case SetSources(group, sources, positions, boot):
+                self.sources[group], self.positions[group] = sources, positions
+                self.limits = replace(self.limits, boot=max(boot, self.limits.boot))
+                self._retry_given_up_of(group)
+            case ReplaceOutdated(group, extra, drain, victims):
+                self._victims = victims
+                (self.extra.add if extra else self.extra.discard)(group)
+                if drain is not None and (machine := self.table.machine_of(drain, "RUNNING")) is not None:
+                    machine.replaced = True
                     self._drain(machine, now, effects)
             case Allocated(number):
                 self._allocated(number, now, effects)
@@ -241,7 +267,8 @@ class Reconciler:
                 if (machine := self.table.machine_of(rank, "STOP_REQUESTED")) is not None:
                     self.table.move(machine, "STOPPING", now)
                     self.table.move(machine, "STOPPED", now)
-                    self._terminate(machine, RECLAIMED if machine.reclaimed else NOT_NEEDED, now, effects)
+                    why = RECLAIMED if machine.reclaimed else OUTDATED if machine.replaced else NOT_NEEDED
+                    self._terminate(machine, why, now, effects)
             case DrainRefused(rank):
                 machine = self.table.machine_of(rank, "STOP_REQUESTED")
                 if machine is not None and not machine.reclaimed:
@@ -265,6 +292,18 @@ class Reconciler:
         effects: list[ReconcilerEffect] = []
         self._evict("the pool is closing", now, effects)
         return effects
+
+    def _retry_given_up(self) -> None:
+        for record in (self._given_up, self._failures, self._refusals, self._rounds, self._failing):
+            record.clear()
+
+    def _retry_given_up_of(self, group: str) -> None:
+        given_up = [rank for rank, owner in self._given_up.items() if owner == group]
+        there = [rank for rank, each in self.table.assignments.items() if each.machine.group == group]
+        for rank in (*given_up, *there):
+            for record in (self._given_up, self._failures, self._refusals, self._rounds):
+                record.pop(rank, None)
+        self._failing.pop(group, None)
 
     def _evict(self, reason: str, now: float, effects: list[ReconcilerEffect]) -> None:
         for machine in self.table:
@@ -481,7 +520,7 @@ class Reconciler:
 
     def _reactivate(self, machine: Machine, why: str, now: float, effects: list[ReconcilerEffect]) -> None:
         self.table.move(machine, "RUNNING", now, why)
-        machine.cause, machine.expelled = self.table.cause, False
+        machine.cause, machine.expelled, machine.replaced = self.table.cause, False, False
         effects.append(Activate(machine.id, machine.rank, machine.group, cause=self.table.cause))
 
     def _check_deadlines(self, now: float, effects: list[ReconcilerEffect]) -> None:
@@ -523,16 +562,16 @@ class Reconciler:
     def _converge(self, now: float, effects: list[ReconcilerEffect]) -> None:
         everything_goes = self._everything_goes(self.desired)
         head = self.table.machine_of(0, "STOP_REQUESTED")
-        if not everything_goes and head is not None and not head.reclaimed:
+        if not everything_goes and head is not None and not (head.reclaimed or head.replaced):
             self._reactivate(head, "it is the head, and nodes are wanted again", now, effects)
         self._move_queued_head(now, effects)
-        for group, desired in self.desired.items():
-            there = self.effective(group)
+        for group in self.desired:
+            there, wanted = self.effective(group), self.wanted(group)
             given_up = [rank for rank, owner in self._given_up.items() if owner == group]
-            for rank in sorted(given_up, reverse=True)[: max(0, there + len(given_up) - desired)]:
+            for rank in sorted(given_up, reverse=True)[: max(0, there + len(given_up) - wanted)]:
                 given_up.remove(rank)
                 del self._given_up[rank]
-            missing = desired - there - len(given_up)
+            missing = wanted - there - len(given_up)
             if missing > 0:
                 missing -= self._keep_leaving(group, missing, now, effects)
                 for rank in self.table.free_ranks(missing, self._given_up):
@@ -540,8 +579,8 @@ class Reconciler:
                     self.table.add(
                         group, rank, now + self._backoff.first * 2 ** (failures - 1) if failures else now, now
                     )
-            elif there > desired:
-                self._shrink(group, there - desired, everything_goes, now, effects)
+            elif there > wanted:
+                self._shrink(group, there - wanted, everything_goes, now, effects)
 
     def _move_queued_head(self, now: float, effects: list[ReconcilerEffect]) -> None:
         """Drop a head that was not launched yet, if its group is to have no node and one of another group starts."""
@@ -567,7 +606,9 @@ class Reconciler:
         unwanted = [m for m in leaving if m.state == "REQUESTED" and m.rank not in self.table.assignments]
         heads = unwanted[:1] if unwanted and not unwanted[0].rank else []
         others = wanted - (0 not in self.table.assignments and 0 not in self._given_up)  # one of them is the head
-        draining = [m for m in leaving if m.state == "STOP_REQUESTED" and not (m.expelled or m.reclaimed)][:others]
+        draining = [
+            m for m in leaving if m.state == "STOP_REQUESTED" and not (m.expelled or m.reclaimed or m.replaced)
+        ][:others]
         for machine in draining:
             self._reactivate(machine, "it is needed again", now, effects)
         kept = [*heads, *unwanted[len(heads) :][: others - len(draining)]]
@@ -579,7 +620,7 @@ class Reconciler:
         """Return the ranks of the running nodes that would be drained for these desired numbers."""
         found: list[int] = []
         for group, count in desired.items():
-            excess = self.effective(group) - count
+            excess = self.effective(group) - count - (group in self.extra and count > 0)
             if excess > 0:
                 going = self._going_first(group, victims, self._everything_goes(desired))[:excess]
                 found += (machine.rank for machine in going if machine.state == "RUNNING")
@@ -588,13 +629,15 @@ class Reconciler:
     def _going_first(self, group: str, victims: tuple[int, ...], everything: bool) -> list[Machine]:
         """Return the removable nodes, the first to go first: queued, then booting, then running ones.
 
-        Within each stage `victims` go first, then the highest ranks. Nodes that keep values are not removable.
+        Within each stage `victims` go first, then outdated nodes, then the highest ranks. Nodes that keep values are
+        not removable.
         """
         chosen = {rank: order for order, rank in enumerate(victims)}
         stages = {"QUEUED": 0, "REQUESTED": 1, "ALLOCATED": 2, "INSTALLING": 2, "RUNNING": 3}
 
-        def order(machine: Machine) -> tuple[int, int, int]:
-            return stages[machine.state], chosen.get(machine.rank, len(chosen)), -machine.rank
+        def order(machine: Machine) -> tuple[int, int, bool, int]:
+            by_choice = chosen.get(machine.rank, len(chosen))
+            return stages[machine.state], by_choice, not self.is_outdated(machine), -machine.rank
 
         there = [machine for machine in self.table.of(group, "active", "booting") if everything or machine.rank]
         return sorted((machine for machine in there if machine.rank not in self.keeping), key=order)

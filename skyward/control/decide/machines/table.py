@@ -33,6 +33,7 @@ class Machine:
         wanted: True if it is still to become a node.
         expelled: True if the user drains it: it is not kept for new demand.
         reclaimed: True if its provider takes it back: its drain is never cancelled.
+        replaced: True if it drains because it is outdated: it is not kept for new demand.
         adopted: True for a machine of a former process, until it is known what runs and waits there. Until then it is
             not removed as surplus.
         cause: number of the message for which it was launched, kept or removed.
@@ -49,6 +50,7 @@ class Machine:
     wanted: bool = True
     expelled: bool = False
     reclaimed: bool = False
+    replaced: bool = False
     adopted: bool = False
     cause: int = 0
 
@@ -113,9 +115,12 @@ class MachineTable:
         return sorted(found, key=lambda machine: machine.id)
 
     def has_leaving_head(self, group: str) -> bool:
-        """Return whether the head, of this group, is taken back by its provider: its rank is filled again after it."""
+        """Return whether the head, of this group, drains and its rank is filled again after it.
+
+        Its provider takes it back, or it is outdated.
+        """
         head = self.machine_of(0, "STOP_REQUESTED")
-        return head is not None and head.reclaimed and head.group == group
+        return head is not None and (head.reclaimed or head.replaced) and head.group == group
 
     def of(self, group: str, *stages: Stage) -> list[Machine]:
         """Return the machines of a group in these stages, by rank."""

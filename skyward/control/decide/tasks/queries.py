@@ -153,6 +153,12 @@ class TaskQueries:
         empty = {each.needs for each in self._book.broadcasts.values() if not each.members}
         return {*self._book.queue.shapes(), *empty}
 
+    def unfinished_shapes(self) -> set[Needs]:
+        """Return the shapes of all tasks that have not ended, and of broadcasts without members."""
+        book = self._book
+        tasks = {record.needs for task, record in book.tasks.items() if task not in book.finished}
+        return tasks | {each.needs for each in book.broadcasts.values() if not each.members}
+
     @property
     def idle_from(self) -> float | None:
         """Time at which the last task ended; None while there are tasks."""

@@ -1,0 +1,405 @@
+"""Rolling updates: nodes of a group that were launched from an earlier spec are replaced one by one. Decides only.
+
+While a group has such outdated nodes, one node more than desired is launched from the present spec. Once it is active,
+one outdated node is drained: an idle one before a busy one, and node 0 last. Then the next one follows. Where there is
+no room for one more, an idle outdated node goes first. A node that keeps values stays until they may go.
+
+Node 0 is drained like a machine that its provider takes back: its successor gets rank 0 once it has left. The
+additional node stays until that one is active.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from skyward.control.decide.machines import messages as machines
+from skyward.control.decide.machines.budget import Ledger
+from skyward.control.decide.machines.reconciler import Reconciler
+from skyward.control.decide.machines.sources import MachineSource
+from skyward.control.decide.machines.table import Machine
+from skyward.control.decide.prospects import Prospects, VainWait
+from skyward.control.decide.tasks.manager import TaskManager
+from skyward.formatting import count_text
+from skyward.scaling.snapshot import Counts, Group
+from skyward.values.needs import Needs
+
+__all__ = ["GroupUpdate", "OutdatedNode", "PlannedStep", "RollingUpdates", "UpdateStep", "next_step"]
+
+
+@dataclass(frozen=True, slots=True)
+class OutdatedNode:
+    """An active node that was launched from an earlier spec. `keeps`: names of the values for which it stays."""
+
+    rank: int
+    is_idle: bool
+    keeps: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupUpdate:
+    """State of the update of one group.
+
+    Attributes:
+        desired: desired nodes.
+        active, booting: active nodes, and those that start, of any spec.
+        outdated: active nodes of an earlier spec.
+        starting: number of nodes of an earlier spec that still start.
+        leaving: rank of the outdated node that drains, or whose successor at its own rank is not active yet; else None.
+        extra: True if one node more than desired is wanted already.
+        full: why there is no room for one node more; empty if there is.
+        failed: why no node can be launched from the present spec, now or for good; empty if one can.
+    """
+
+    desired: int
+    active: int
+    booting: int = 0
+    outdated: tuple[OutdatedNode, ...] = ()
+    starting: int = 0
+    leaving: int | None = None
+    extra: bool = False
+    full: str = ""
+    failed: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateStep:
+    """The next step of an update.
+
+    Attributes:
+        extra: True if one node more than desired is wanted.
+        remove: rank of the outdated node that is drained now; None for none.
+        waits: why outdated nodes stay for now; empty if the update goes on.
+        is_over: True if no outdated node is left, and none is missing.
+    """
+
+    extra: bool = False
+    remove: int | None = None
+    waits: str = ""
+    is_over: bool = False
+
+
+def next_step(state: GroupUpdate) -> UpdateStep:
+    """Return the next step of the update of a group."""
+    if state.leaving is not None:
+        return UpdateStep(extra=state.extra and state.leaving == 0 and not state.full)
+    if not state.outdated:
+        return UpdateStep(is_over=not state.starting and state.active >= state.desired)
+    if state.failed:
+        return UpdateStep(waits=state.failed)
+    able = sorted((node for node in state.outdated if not node.keeps), key=_order)
+    if not able:
+        return UpdateStep(waits="; ".join(f"node {node.rank} keeps {node.keeps}" for node in state.outdated))
+    first = able[0]
+    if not state.full:
+        if state.extra and state.active > state.desired:
+            return UpdateStep(extra=first.rank == 0, remove=first.rank)
+        return UpdateStep(extra=True)
+    if state.booting:
+        return UpdateStep()
+    if state.active < state.desired:
+        return UpdateStep(waits=f"{state.full}, and {count_text(state.desired - state.active)} of it cannot start")
+    if first.is_idle:
+        return UpdateStep(remove=first.rank)
+    return UpdateStep(waits=f"{state.full}, and node {first.rank}, which goes next, is not idle")
+
+
+def _order(node: OutdatedNode) -> tuple[bool, bool, int]:
+    """Return the order in which nodes go: node 0 last, idle ones first, and otherwise the highest rank first."""
+    return node.rank == 0, not node.is_idle, -node.rank
+
+
+@dataclass(slots=True)
+class _Update:
+    """An update that is under way.
+
+    Attributes:
+        failed: why no node could be started from the present spec; empty if none has failed.
+        extra: True if one node more than desired is wanted.
+        made_room: True while a node is missing that went before its successor.
+        before: sources from which the nodes were launched before; none for an update of a former process.
+        present: sources of the present spec.
+        fell_back: True if nodes are launched from the sources `before` again.
+        said: the reason that was logged last.
+    """
+
+    failed: str = ""
+    extra: bool = False
+    made_room: bool = False
+    before: tuple[MachineSource, ...] = ()
+    present: tuple[MachineSource, ...] = ()
+    fell_back: bool = False
+    said: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStep:
+    """The next step of the update of a group, for the control plane.
+
+    Attributes:
+        says: what the decision log gets; empty for nothing.
+        message: what the reconciler is told; None for nothing.
+    """
+
+    says: str = ""
+    message: machines.ReplaceOutdated | machines.SetSources | None = None
+
+
+@dataclass
+class RollingUpdates:
+    """The updates of a pool's groups that are under way.
+
+    Attributes:
+        groups: the groups, by name, as their nodes are launched now.
+        max_nodes: maximum over all groups; None for no limit but theirs.
+        earlier: the groups as they were, by name and by the position of the source of a machine.
+    """
+
+    groups: Mapping[str, Group]
+    tasks: TaskManager
+    reconciler: Reconciler
+    ledger: Ledger
+    prospects: Prospects
+    max_nodes: int | None = None
+    earlier: dict[tuple[str, int], Group] = field(default_factory=dict)
+    _updates: dict[str, _Update] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self._updates)
+
+    def begin(self, group: str, before: tuple[MachineSource, ...]) -> int:
+        """Begin to replace the outdated nodes of a group; return their number, with those that start.
+
+        Args:
+            before: sources from which its nodes were launched before.
+        """
+        outdated = [
+            machine for machine in self.reconciler.table.of(group, "active", "booting") if self._is_old(machine)
+        ]
+        earlier = self._updates.pop(group, _Update())
+        if outdated or earlier.extra:
+            proven = earlier.before or before  # the sources of an update that is under way may not work
+            present = self.reconciler.sources[group]
+            self._updates[group] = _Update("", earlier.extra, earlier.made_room, proven, present)
+        return len(outdated)
+
+    def retry(self) -> Iterator[PlannedStep]:
+        """Launch nodes of the present spec again for updates that ended because these could not be launched."""
+        for name, update in self._updates.items():
+            update.failed, update.said = "", ""
+            if update.fell_back:
+                update.fell_back = False
+                yield self._launch_from(name, update.present)
+
+    def fallbacks(self, now: float) -> Iterator[PlannedStep]:
+        """Yield the steps of the updates for which a node went, and its successor cannot be launched.
+
+        A node of the spec before takes its place, and the update ends.
+        """
+        for name, update in self._updates.items():
+            if not update.made_room or not update.before or update.fell_back:
+                continue
+            obstacle = self.prospects.obstacles(now).get(name)
+            if obstacle is None or not (self.reconciler.has_given_up(name) or obstacle.kind == "sold out"):
+                continue
+            update.fell_back, update.failed = True, obstacle.why
+            yield self._launch_from(
+                name,
+                update.before,
+                f"a node of the earlier spec of group {name!r} takes the place of the one that made room, and the "
+                f"update ends: the pool {obstacle.why}",
+            )
+
+    def _launch_from(self, name: str, sources: tuple[MachineSource, ...], says: str = "") -> PlannedStep:
+        return PlannedStep(says, machines.SetSources(name, sources, self.reconciler.positions[name], 0.0))
+
+    def in_vain(self, shapes: Iterable[Needs]) -> dict[Needs, VainWait]:
+        """Return how the tasks of those of these waiting shapes end that only nodes could hold which cannot start."""
+        found = {}
+        for needs in shapes:
+            able = [name for name, group in self.groups.items() if group.can_hold(needs)]
+            ended = [name for name in able if name in self._updates and self._ended_without(name, needs)]
+            if ended and len(ended) == len(able) and not self._is_held(needs):
+                found[needs] = VainWait(self._updates[ended[0]].failed, "abandoned")
+        return found
+
+    def _ended_without(self, name: str, needs: Needs) -> bool:
+        """Return whether the nodes that are launched again after a failed update of a group could not hold a task."""
+        update = self._updates[name]
+        if not update.fell_back:
+            return False
+        group = self.earlier.get((name, update.before[0].position))
+        return group is not None and not group.can_hold(needs)
+
+    def started(self, machine: int) -> None:
+        """Note that the node of a machine is active.
+
+        If it is outdated, its group is updated from now on: it was attached to, or drained and is needed again. If not,
+        nodes of the present spec can start.
+        """
+        known = self.reconciler.table.machines[machine]
+        if self._is_old(known):
+            self._updates.setdefault(known.group, _Update())
+        elif known.group in self._updates:
+            self._updates[known.group].failed = ""
+
+    def remember(self, group: Group) -> None:
+        """Remember the group as it was for the machines that were launched or requested from its present spec."""
+        for machine in self.reconciler.table:
+            if machine.group == group.name and machine.source is not None and not self._is_old(machine):
+                self.earlier[group.name, machine.source.position] = group
+
+    def group_of(self, machine: Machine) -> Group:
+        """Return the group of a machine, as it was when the machine was launched."""
+        present = self.groups[machine.group]
+        if machine.source is None or not self._is_old(machine):
+            return present
+        return self.earlier.get((machine.group, machine.source.position), present)
+
+    def _is_old(self, machine: Machine) -> bool:
+        return self.reconciler.is_outdated(machine)
+
+    def steps(self, kept: Mapping[int, str], now: float) -> Iterator[PlannedStep]:
+        """Yield the next steps of all updates. Each is to be taken before the next one is asked for.
+
+        Args:
+            kept: names of the values for which nodes stay, by rank.
+        """
+        for name, update in tuple(self._updates.items()):
+            self._note_failure(name, update, now)
+            state = self._state(name, update, kept, now)
+            step = next_step(state)
+            is_missing = state.active < state.desired or state.leaving == 0
+            goes_first = step.remove is not None and (not state.extra or step.remove == 0)
+            update.made_room = (update.made_room and is_missing) or goes_first
+            says = self._says(name, state, step)
+            if step.is_over:
+                del self._updates[name]
+            news = says if says != update.said else ""
+            update.said = says or update.said
+            changes = step.extra != update.extra or step.remove is not None
+            update.extra = step.extra
+            message = None
+            if changes:
+                message = machines.ReplaceOutdated(name, step.extra, step.remove, self._idle(name))
+            yield PlannedStep(news, message)
+
+    # For the policies, which know nothing of updates: they would count the additional node as one of theirs.
+
+    def without_extra(self, name: str, counts: Counts) -> Counts:
+        """Return the counts of a group without the additional node of its update, if there is one."""
+        if self.reconciler.effective(name) <= self.reconciler.desired.get(name, 0):
+            return counts
+        if counts.booting:
+            return replace(counts, booting=counts.booting - 1)
+        return replace(counts, active=counts.active - 1)
+
+    def extra_machines(self) -> frozenset[int]:
+        """Return the machines of the additional nodes that still start."""
+        table, found = self.reconciler.table, set[int]()
+        for name in self.reconciler.extra:
+            booting = table.of(name, "booting")
+            if booting and self.reconciler.effective(name) > self.reconciler.desired.get(name, 0):
+                found.add(max(machine.id for machine in booting))
+        return frozenset(found)
+
+    def _note_failure(self, name: str, update: _Update, now: float) -> None:
+        """Remember that nodes of the present spec fail to start, unless waiting tasks need one after the pause."""
+        obstacle = self.prospects.obstacles(now).get(name)
+        if obstacle is not None and obstacle.kind in ("failed", "closed"):
+            update.failed = obstacle.why
+        elif update.failed and not update.fell_back and self._is_needed(name):
+            update.failed = ""
+
+    def _is_needed(self, name: str) -> bool:
+        """Return whether waiting tasks need a node of the present spec: no other node could hold them."""
+        return any(self.groups[name].can_hold(needs) and not self._is_held(needs) for needs in self.tasks.shapes())
+
+    def _is_held(self, needs: Needs) -> bool:
+        """Return whether an active node could hold a task."""
+        table = self.reconciler.table
+        there = (machine for group in self.groups for machine in table.of(group, "active"))
+        return any(self.group_of(machine).can_hold(needs) for machine in there)
+
+    def _state(self, name: str, update: _Update, kept: Mapping[int, str], now: float) -> GroupUpdate:
+        table = self.reconciler.table
+        active = table.of(name, "active")
+        outdated = tuple(
+            OutdatedNode(machine.rank, self.tasks.is_empty(machine.rank), kept.get(machine.rank, ""))
+            for machine in active
+            if self._is_old(machine) and not machine.adopted
+        )
+        booting = table.of(name, "booting")
+        return GroupUpdate(
+            self.reconciler.desired.get(name, 0),
+            len(active),
+            len(booting),
+            outdated,
+            sum(map(self._is_old, (*booting, *(machine for machine in active if machine.adopted)))),
+            self._leaving(name, update),
+            update.extra,
+            self._full(name, update, now),
+            self._failed(name, update, now),
+        )
+
+    def _leaving(self, name: str, update: _Update) -> int | None:
+        """Return the rank of the outdated node that drains; 0, too, until its successor is active."""
+        table = self.reconciler.table
+        leaving = (machine for machine in table.of(name, "leaving") if machine.state == "STOP_REQUESTED")
+        draining = (machine.rank for machine in leaving if machine.replaced or self._is_old(machine))
+        if (rank := next(draining, None)) is not None:
+            return rank
+        starts = table.machine_of(0, "QUEUED", "REQUESTED", "ALLOCATED", "INSTALLING")
+        return 0 if update.extra and starts is not None and starts.group == name else None
+
+    def _full(self, name: str, update: _Update, now: float) -> str:
+        """Return why there is no room for one node more than desired; empty if there is."""
+        group, desired = self.groups[name], self.reconciler.desired
+        if desired.get(name, 0) >= group.max:
+            return f"group {name!r} may have at most {count_text(group.max)}"
+        others = sum(other.extra for each, other in self._updates.items() if each != name)
+        if self.max_nodes is not None and sum(desired.values()) + others >= self.max_nodes:
+            return f"the pool may have at most {count_text(self.max_nodes)} in total (max_nodes)"
+        is_waiting = not update.extra or self.reconciler.unrequested(name)
+        if is_waiting and self.ledger.room(self.reconciler.price_now(name, now), now) == 0:
+            return "the budget covers no further node"
+        return ""
+
+    def _failed(self, name: str, update: _Update, now: float) -> str:
+        """Return why no node of the present spec can be launched, now or for good; empty if one can."""
+        if update.failed:
+            return f"the pool {update.failed}"
+        obstacle = self.prospects.obstacles(now).get(name)
+        return f"the group {obstacle.why}" if obstacle is not None and obstacle.kind == "sold out" else ""
+
+    def _idle(self, name: str) -> tuple[int, ...]:
+        """Return the idle nodes of a group: what goes first if there is one node too many."""
+        ranks = {machine.rank for machine in self.reconciler.table.of(name, "active")}
+        return tuple(rank for rank in reversed(self.tasks.idle_ranks()) if rank in ranks)
+
+    def _says(self, name: str, state: GroupUpdate, step: UpdateStep) -> str:
+        """Return the sentence of the decision log about a step; empty if there is nothing new to say."""
+        if step.is_over:
+            return f"the update of group {name!r} is complete: no node of an earlier spec is left"
+        if step.waits:
+            left = count_text(len(state.outdated))
+            stay = "stays" if len(state.outdated) == 1 else "stay"
+            return f"{left} of an earlier spec of group {name!r} {stay} for now: {step.waits}"
+        if step.remove is not None:
+            return self._replaced_text(name, state, step.remove)
+        if step.extra and not state.extra:
+            left = count_text(len(state.outdated))
+            return f"one node more is launched from the present spec of group {name!r}, to replace {left} one by one"
+        return ""
+
+    def _replaced_text(self, name: str, state: GroupUpdate, rank: int) -> str:
+        if not state.extra:
+            return (
+                f"idle node {rank} was launched from an earlier spec of group {name!r} and goes before its successor "
+                f"starts: {state.full}"
+            )
+        present = [machine for machine in self.reconciler.table.of(name, "active") if not self._is_old(machine)]
+        successor = max(present, key=lambda machine: machine.id).rank if present else None
+        takes = "another node" if successor is None else f"node {successor}"
+        busy = next((not node.is_idle for node in state.outdated if node.rank == rank), False)
+        after = " once its tasks have ended" if busy else ""
+        until = ", until a new node 0 is active" if rank == 0 else ""
+        return f"node {rank} was launched from an earlier spec of group {name!r}; {takes} takes its place{after}{until}"

@@ -1,0 +1,316 @@
+"""Rolling updates of real pools: nodes of an earlier spec are replaced one by one."""
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import skyward as sky
+from skyward import events
+from skyward.control.observe.snapshot import PoolSnapshot
+from skyward.pool.compute import Compute
+from tests.local.fake_cloud import FakeCloud
+from tests.waiting import wait_for
+
+pytestmark = pytest.mark.local
+
+OLD, NEW = sky.Image(env={"VERSION": "old"}), sky.Image(env={"VERSION": "new"})
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Iterator[Path]:
+    """A file that tasks wait for; created at the end, so that no task keeps waiting."""
+    path = tmp_path / "gate"
+    yield path
+    path.touch()
+
+
+@sky.function
+def version() -> str:
+    import os
+
+    return os.environ["VERSION"]
+
+
+@sky.function
+def held(gate: str, runs: str) -> str:
+    """Run until the gate exists; return the version of the node, and leave a line for each run in a file."""
+    import os
+    import time
+    from pathlib import Path
+
+    with Path(runs).open("a") as file:
+        file.write("run\n")
+    while not Path(gate).exists():
+        time.sleep(0.01)
+    return os.environ["VERSION"]
+
+
+@sky.function
+def kept_list() -> sky.Kept[list[int]]:
+    return sky.keep([1, 2, 3], "numbers")
+
+
+@sky.function
+def total(numbers: Any) -> int:
+    return sum(numbers)
+
+
+@sky.function(resources={"H100": 1})
+def on_h100() -> str:
+    return "ran"
+
+
+def wait_until(pool: Compute, true: Callable[[PoolSnapshot], bool], what: str) -> None:
+    wait_for(lambda: true(pool.snapshot()), what)
+
+
+def is_updated(pool: PoolSnapshot) -> bool:
+    """Return whether no outdated node is left, and the pool has its size again."""
+    return not any(node.outdated for node in pool.nodes) and len(pool.nodes) == pool.desired
+
+
+def reasons(pool: Compute) -> list[str]:
+    return [each.reason for each in pool.decisions()]
+
+
+def test_variables_change_and_running_tasks_end_where_they_run(gate: Path, tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    with sky.Compute(nodes=(2, 4), policy="no", image=OLD) as pool:
+        assert set(version() @ pool) == {"old"}
+        running = [held(str(gate), str(runs)) > pool for _ in range(2)]
+        wait_until(pool, lambda now: now.running == 2, "the tasks to run")
+        pool.update(image=NEW)
+        assert pool.spec.image == NEW
+        wait_until(pool, lambda now: any(node.state == "draining" for node in now.nodes), "a node to drain")
+        assert (version() >> pool) == "new"
+        now = pool.snapshot()
+        assert [node.outdated for node in now.nodes] == [True, True, False]
+        gate.touch()
+        assert [each.result() for each in running] == ["old", "old"]
+        wait_until(pool, is_updated, "the nodes to be replaced")
+        assert set(version() @ pool) == {"new"}
+        assert len(runs.read_text().splitlines()) == 2
+        assert 0 in [node.rank for node in pool.snapshot().nodes]
+        texts = reasons(pool)
+        assert "node 1 was launched from an earlier spec of group 'default'; node 2 takes its place once" in str(texts)
+        assert texts[-1] == "the update of group 'default' is complete: no node of an earlier spec is left"
+
+
+def test_pool_of_one_node_is_replaced_when_it_is_idle(gate: Path, tmp_path: Path) -> None:
+    with sky.Compute(nodes=1, image=OLD) as pool:
+        running = held(str(gate), str(tmp_path / "runs")) > pool
+        wait_until(pool, lambda now: now.running == 1, "the task to run")
+        pool.update(image=NEW)
+        assert "group 'default' may have at most 1 node, and node 0, which goes next, is not idle" in reasons(pool)[-1]
+        assert [node.outdated for node in pool.snapshot().nodes] == [True]
+        gate.touch()
+        assert running.result() == "old"
+        assert wait_for_new(pool)
+
+
+def wait_for_new(pool: Compute) -> bool:
+    wait_until(pool, is_updated, "the nodes to be replaced")
+    return (version() >> pool) == "new"
+
+
+def test_node_with_kept_values_is_replaced_once_they_are_dropped() -> None:
+    with sky.Compute(nodes=(2, 4), policy="no", image=OLD) as pool:
+        numbers: Any = kept_list() >> pool
+        (node,) = [value.node for value in pool.kept()]
+        pool.update(image=NEW)
+        wait_until(pool, lambda now: sum(each.outdated for each in now.nodes) == 1, "the other node to be replaced")
+        wait_for(lambda: f"stays for now: node {node} keeps numbers" in reasons(pool)[-1], "the reason")
+        assert (total(numbers) >> pool) == 6
+        numbers.drop()
+        assert wait_for_new(pool)
+
+
+def test_policies_go_on_while_nodes_are_replaced() -> None:
+    with sky.Compute(nodes=(1, 3), image=OLD, autoscale_idle_timeout=600) as pool:
+        assert (version() >> pool) == "old"
+        pool.update(image=NEW)
+        assert set(pool.map(lambda _: version.local(), range(6))) <= {"old", "new"}
+        assert wait_for_new(pool)
+
+
+def test_equal_spec_changes_nothing_and_says_so() -> None:
+    with sky.Compute(nodes=1, image=OLD) as pool:
+        notes = pool.events(events.PoolNote)
+        machine = pool.snapshot().nodes[0].machine
+        before = reasons(pool)
+        pool.update(image=sky.Image(env={"VERSION": "old"}))
+        assert (version() >> pool) == "old"
+        assert pool.snapshot().nodes[0].machine == machine
+        assert reasons(pool) == before
+    said = [note.text for note in notes if isinstance(note, events.PoolNote)]
+    assert any("group 'default' has this spec already, so its nodes are not replaced" in text for text in said)
+
+
+def test_nodes_stay_if_the_machines_of_the_new_spec_do_not_start() -> None:
+    with sky.Compute(nodes=(1, 2), policy="no", image=OLD, provision_retry_delay=0.01) as pool:
+        pool.update(provider=sky.Local(fail_rate=1.0, seed=1))
+        wait_for(lambda: "stays for now" in reasons(pool)[-1], "the reason")
+        assert (version() >> pool) == "old"
+        pool.update(provider=None)
+        wait_until(pool, is_updated, "the node to be one of the present spec again")
+        assert (version() >> pool) == "old"
+
+
+def test_single_node_comes_back_if_its_successor_does_not_start() -> None:
+    with sky.Compute(nodes=1, image=OLD, provision_retry_delay=0.01) as pool:
+        pool.update(provider=sky.Local(fail_rate=1.0, seed=1), image=NEW)
+        wait_for(lambda: "stays for now" in reasons(pool)[-1], "the reason")
+        assert "takes the place of the one that made room, and the update ends" in reasons(pool)[-2]
+        assert (version() >> pool) == "old"
+        pool.update(provider=None)
+        assert wait_for_new(pool)
+
+
+def test_nodes_come_from_another_provider(tmp_path: Path) -> None:
+    cloud = FakeCloud(str(tmp_path))
+    with sky.Compute(nodes=(1, 2), policy="no", image=OLD) as pool:
+        pool.update(provider=cloud, image=NEW)
+        assert wait_for_new(pool)
+        assert [node.kind.split()[0] for node in pool.snapshot().nodes] == ["fake"]
+    assert cloud.left == []
+
+
+def test_failed_preparation_changes_nothing(tmp_path: Path) -> None:
+    cloud = FakeCloud(str(tmp_path))
+    with sky.Compute(nodes=1, image=OLD) as pool:
+        cloud.fail("before prepare")
+        with pytest.raises(sky.ProvisioningError, match="could not be updated: .*the cloud is down before prepare"):
+            pool.update(provider=cloud)
+        with pytest.raises(sky.SpecError, match="no_such_folder"):
+            pool.update(image=sky.Image(includes=["no_such_folder"]))
+        assert pool.spec.image == OLD
+        assert not any(node.outdated for node in pool.snapshot().nodes)
+        assert (version() >> pool) == "old"
+    assert cloud.left == []
+
+
+def test_close_ends_an_update_that_is_prepared(tmp_path: Path) -> None:
+    cloud = FakeCloud(str(tmp_path))
+    pool = sky.Compute(nodes=1, image=OLD).open()
+    is_held = cloud.hold("before offers")
+    with ThreadPoolExecutor(1) as thread:
+        updating = thread.submit(lambda: pool.update(provider=cloud))
+        wait_for(is_held, "the provider to be asked")
+        pool.close()
+        with pytest.raises(sky.PoolClosedError, match="was closed before it was updated"):
+            updating.result()
+    cloud.release("before offers")
+    assert cloud.left == []
+
+
+def test_accelerators_change_once_no_task_needs_the_earlier_ones(gate: Path, tmp_path: Path) -> None:
+    with sky.Compute(nodes=(1, 2), policy="no", image=OLD, accelerator="A100") as pool:
+        running = held(str(gate), str(tmp_path / "runs")).with_resources(A100=1) > pool
+        wait_until(pool, lambda now: now.running == 1, "the task to run")
+        with pytest.raises(sky.UsageError, match="tasks that have not ended need 1 A100"):
+            pool.update(accelerator="H100")
+        gate.touch()
+        assert running.result() == "old"
+        pool.update(accelerator="H100")
+        assert pool.spec.accelerator == sky.accelerators.H100()
+        assert (on_h100() >> pool) == "ran"
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({}, "takes the fields that change"),
+        ({"nodes": 3}, r"use `pool\.resize\(nodes\)`"),
+        ({"ttl": 5}, "cannot change on an open pool"),
+        ({"plugins": []}, "cannot change on an open pool"),
+        ({"worker": sky.Worker(2)}, "slots of its nodes"),
+        ({"pip": ["numpy"]}, r"write `image=sky\.Image\(pip="),
+        ({"imag": OLD}, "did you mean 'image'"),
+        ({"image": OLD, "group": "gpu"}, "has no group 'gpu'"),
+        ({"vcpus": -1}, "vcpus must be"),
+    ],
+)
+def test_fields_that_cannot_change_are_refused(pool: sky.Compute, fields: Any, message: str) -> None:
+    with pytest.raises(sky.SpecError, match=message):
+        pool.update(**fields)
+    assert not any(node.outdated for node in pool.snapshot().nodes)
+
+
+def test_only_the_named_group_is_updated() -> None:
+    groups = {
+        "a": sky.Spec(capabilities={"a"}, nodes=(1, 2), image=OLD),
+        "b": sky.Spec(capabilities={"b"}, nodes=(1, 2), image=OLD),
+    }
+    with sky.Compute(groups=groups, policy="no") as pool:
+        with pytest.raises(sky.SpecError, match="has several groups: name one"):
+            pool.update(image=NEW)
+        pool.update(group="b", image=NEW)
+        wait_until(pool, is_updated, "the node to be replaced")
+        assert sorted(version() @ pool) == ["new", "old"]
+
+
+UPDATED = """
+import os, sys, time
+import skyward as sky
+
+@sky.function
+def waits(go):
+    print("begun", flush=True)
+    while not os.path.exists(go):
+        time.sleep(0.01)
+    return os.environ["VERSION"]
+
+old, new = (sky.Image(env={"VERSION": name}) for name in ("old", "new"))
+provider = sky.Local(outlives=True)
+pool = sky.Compute(provider=provider, nodes=(2, 4), policy="no", name="updated", ttl=60, image=old).open()
+left = [waits(sys.argv[1]) > pool for _ in range(2)]
+while pool.logs().text.count("begun") < 2:
+    time.sleep(0.01)
+pool.update(image=new)
+while not any(node.state == "draining" for node in pool.snapshot().nodes):
+    time.sleep(0.01)
+os.kill(os.getpid(), 9)
+"""
+
+
+def test_update_goes_on_in_the_process_that_attaches(gate: Path) -> None:
+    subprocess.run([sys.executable, "-c", UPDATED, str(gate)], check=False, timeout=100)
+    with sky.attach("updated") as pool:
+        assert pool.spec.image == NEW
+        assert [node.outdated for node in pool.snapshot().nodes] == [True, True, False]
+        gate.touch()
+        assert [task.result() for task in pool.recovered] == ["old", "old"]
+        wait_until(pool, is_updated, "the nodes to be replaced")
+        assert set(version() @ pool) == {"new"}
+        assert pool.snapshot().desired == 2
+
+
+def test_interrupted_update_changes_nothing(tmp_path: Path) -> None:
+    cloud = FakeCloud(str(tmp_path))
+    with sky.Compute(nodes=1, image=OLD) as pool:
+        is_held = cloud.hold("before offers")
+        main = threading.main_thread().ident
+        assert main is not None
+        interrupter = threading.Thread(target=interrupt, args=(is_held, main))
+        interrupter.start()
+        with pytest.raises(KeyboardInterrupt):
+            pool.update(provider=cloud)
+        interrupter.join()
+        cloud.release("before offers")
+        assert pool.spec.provider is None
+        assert (version() >> pool) == "old"
+        assert not any(node.outdated for node in pool.snapshot().nodes)
+
+
+def interrupt(is_held: Callable[[], bool], thread: int) -> None:
+    """Interrupt a thread once it waits for a provider."""
+    import signal
+
+    wait_for(is_held, "the provider to be asked")
+    signal.pthread_kill(thread, signal.SIGINT)

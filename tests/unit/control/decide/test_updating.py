@@ -1,0 +1,569 @@
+"""Rolling updates: outdated nodes are replaced one by one, without stopping a task."""
+
+import random
+from typing import Any
+
+import pytest
+
+from skyward.control.decide.machines import messages as machines
+from skyward.control.decide.machines.sources import MachineSource
+from skyward.control.decide.messages import KeptAdded, ReleaseKept, Resize, SetBudget, Tick, UpdateGroup
+from skyward.control.decide.updating import GroupUpdate, OutdatedNode, UpdateStep, next_step
+from skyward.kept.keep import KeptInfo
+from skyward.kept.registry import KeptEntry
+from skyward.scaling.snapshot import Group
+from skyward.values.needs import Needs
+from tests.unit.control.decide.plane_world import World
+
+pytestmark = pytest.mark.unit
+
+
+def node(rank: int, *, idle: bool = True, keeps: str = "") -> OutdatedNode:
+    return OutdatedNode(rank, idle, keeps)
+
+
+def state(*outdated: OutdatedNode, desired: int = 2, **other: Any) -> GroupUpdate:
+    return GroupUpdate(desired, other.pop("active", desired), outdated=outdated, **other)
+
+
+# The pure step.
+
+
+def test_one_node_more_is_wanted_first() -> None:
+    assert next_step(state(node(0), node(1))) == UpdateStep(extra=True)
+
+
+def test_nothing_is_drained_before_the_additional_node_is_active() -> None:
+    assert next_step(state(node(0), node(1), extra=True, booting=1)) == UpdateStep(extra=True)
+
+
+def test_idle_nodes_go_first_and_node_0_last() -> None:
+    nodes = [node(0), node(1), node(2, idle=False), node(3)]
+    gone = []
+    while nodes:
+        step = next_step(state(*nodes, desired=4, active=5, extra=True))
+        gone.append(step.remove)
+        nodes = [each for each in nodes if each.rank != step.remove]
+    assert gone == [3, 1, 2, 0]
+
+
+def test_additional_node_stays_until_the_next_node_0_is_active() -> None:
+    assert next_step(state(node(0), active=3, extra=True)) == UpdateStep(extra=True, remove=0)
+    assert next_step(state(extra=True, leaving=0, booting=1)) == UpdateStep(extra=True)
+    assert next_step(state(active=3, extra=True)) == UpdateStep(is_over=True)
+
+
+def test_no_second_node_is_launched_while_one_drains() -> None:
+    assert next_step(state(node(0), leaving=1)) == UpdateStep()
+    assert next_step(state(node(0), leaving=1, extra=True)) == UpdateStep()
+
+
+def test_idle_node_makes_room_where_there_is_none() -> None:
+    full = "group 'gpu' may have at most 2 nodes"
+    assert next_step(state(node(0), node(1), full=full)) == UpdateStep(remove=1)
+    assert next_step(state(node(0), full=full, active=1, booting=1)) == UpdateStep()
+    waits = next_step(state(node(0), node(1, idle=False), full=full)).waits
+    assert waits == f"{full}, and node 1, which goes next, is not idle"
+
+
+def test_nodes_that_keep_values_stay() -> None:
+    assert next_step(state(node(1, keeps="df"), active=3, extra=True)) == UpdateStep(waits="node 1 keeps df")
+    step = next_step(state(node(0), node(1, keeps="df"), active=3, extra=True))
+    assert step == UpdateStep(extra=True, remove=0)
+
+
+def test_nodes_stay_while_the_present_spec_cannot_be_launched() -> None:
+    sold_out = "the group gets no machine now: sold out"
+    assert next_step(state(node(0), node(1), extra=True, failed=sold_out)) == UpdateStep(waits=sold_out)
+    assert next_step(state(node(0), full="it is full", failed=sold_out)) == UpdateStep(waits=sold_out)
+
+
+# The control plane.
+
+
+def update(world: World, *, position: int = 1, fields: tuple[str, ...] = ("image",), **changes: Any) -> None:
+    """Give group "default" another spec, whose only source has this position."""
+    had = world.plane.groups["default"]
+    group = Group("default", had.min, had.max, had.slots, changes.pop("resources", had.resources), **changes)
+    source = MachineSource("cloud", "default", position=position, hourly_price=had.hourly_price)
+    world.tell(UpdateGroup(group, (source,), range(position, position + 1), 600.0, fields))
+
+
+def outdated(world: World) -> list[int]:
+    """Return the ranks of outdated nodes."""
+    found = world.plane.reconciler
+    return sorted(rank for rank, each in found.table.assignments.items() if found.is_outdated(each.machine))
+
+
+def ranks(world: World) -> list[int]:
+    return sorted(world.plane.reconciler.table.assignments)
+
+
+def pool(least: int = 3, most: int = 8, **settings: Any) -> World:
+    settings.setdefault("policy", "no")
+    return World(Group("default", least, most, hourly_price=1.0), **settings).open()
+
+
+def test_idle_pool_is_replaced_one_by_one() -> None:
+    world = pool()
+    update(world)
+    most = 0
+    while world.asked or world.installing or world.leaving:
+        most = max(most, len(world.asked) + len(world.alive) - len(world.leaving))
+        assert world.active >= 3
+        if world.asked:
+            world.allocate()
+        elif world.installing:
+            machine, _ = world.installing.popitem()
+            world.tell(machines.Joined(machine))
+        else:
+            world.bury()
+    assert most == 4
+    assert outdated(world) == []
+    assert world.active == 3
+    assert 0 in ranks(world)
+    assert not world.plane.updates
+    assert [each for each in world.reasons_given if "update of group" in each] == [
+        "3 -> 3 nodes: the update of group 'default' is complete: no node of an earlier spec is left"
+    ]
+
+
+def test_decision_log_says_what_is_replaced_by_what() -> None:
+    world = pool(2)
+    update(world)
+    world.deliver()
+    texts = [each.removeprefix("2 -> 2 nodes: ") for each in world.reasons_given]
+    assert texts[:3] == [
+        "group 'default' has another spec (image): its 2 nodes are replaced one by one",
+        "one node more is launched from the present spec of group 'default', to replace 2 nodes one by one",
+        "node 1 was launched from an earlier spec of group 'default'; node 2 takes its place",
+    ]
+    assert texts[4] == (
+        "node 0 was launched from an earlier spec of group 'default'; node 1 takes its place, until a new node 0 is "
+        "active"
+    )
+
+
+def test_busy_nodes_end_their_tasks_first() -> None:
+    world = pool(2)
+    sent = world.submit(2)
+    update(world)
+    world.deliver()
+    assert world.plane.draining == {1}
+    assert not world.settled
+    more = world.submit()
+    assert world.sent[more[0]] == 2
+    world.finish([task for task in sent if world.sent[task] == 1])
+    world.deliver()
+    assert outdated(world) == [0]
+    world.finish()
+    world.deliver()
+    assert outdated(world) == []
+    assert set(world.settled.values()) == {"value"}
+    assert len(world.settled) == 3
+
+
+def test_node_with_kept_values_is_replaced_once_they_are_dropped() -> None:
+    world = pool(2)
+    keep(world, 1)
+    update(world)
+    world.deliver()
+    assert outdated(world) == [1]
+    assert world.active == 2
+    assert "2 -> 2 nodes: 1 node of an earlier spec of group 'default' stays for now: node 1 keeps df" in (
+        world.reasons_given
+    )
+    world.tell(ReleaseKept(("key",)))
+    world.deliver()
+    assert outdated(world) == []
+    assert world.active == 2
+
+
+def test_value_kept_on_a_draining_node_keeps_it() -> None:
+    world = pool(2)
+    world.submit(2)
+    update(world)
+    world.deliver()
+    assert world.plane.draining == {1}
+    keep(world, 1)
+    assert 1 not in world.plane.draining
+    world.finish()
+    world.deliver()
+    assert outdated(world) == [1]
+    assert world.active == 2
+
+
+def test_task_for_a_draining_node_keeps_it_until_it_has_ended() -> None:
+    world = pool(2)
+    world.submit(2)
+    update(world)
+    world.deliver()
+    (task,) = world.submit(target=1)
+    world.finish()
+    world.deliver()
+    assert world.settled[task] == "value"
+    assert outdated(world) == []
+    assert world.active == 2
+
+
+def test_pool_of_a_fixed_size_replaces_idle_nodes_only() -> None:
+    world = pool(2, 2)
+    (task,) = world.submit()
+    busy = world.sent[task]
+    assert busy == 0
+    update(world)
+    world.deliver()
+    assert outdated(world) == [0]
+    assert len(world.alive) == 2
+    assert world.reasons_given[-1] == (
+        "2 -> 2 nodes: 1 node of an earlier spec of group 'default' stays for now: group 'default' may have at most "
+        "2 nodes, and node 0, which goes next, is not idle"
+    )
+    world.finish()
+    world.deliver()
+    assert outdated(world) == []
+    assert world.active == 2
+
+
+def test_single_node_is_replaced_once_it_is_idle() -> None:
+    world = pool(1, 1)
+    world.submit()
+    update(world)
+    world.deliver()
+    assert outdated(world) == [0]
+    world.finish()
+    assert world.active == 0
+    world.deliver()
+    assert world.active == 1
+    assert outdated(world) == []
+
+
+def test_maximum_over_all_groups_holds() -> None:
+    world = pool(2, 8, max_nodes=2)
+    world.submit(2)
+    update(world)
+    assert len(world.alive) + len(world.asked) == 2
+    assert "(max_nodes)" in world.reasons_given[-1]
+    world.finish()
+    world.deliver()
+    assert outdated(world) == []
+
+
+def test_budget_without_room_lets_an_idle_node_go_first() -> None:
+    world = pool(2)
+    world.tell(SetBudget(2.5 / 60))
+    update(world)
+    assert "the budget covers no further node" in world.reasons_given[-1]
+    assert not world.asked
+    world.bury()
+    world.deliver()
+    assert outdated(world) == []
+    assert world.active == 2
+
+
+def test_nodes_stay_if_the_present_spec_is_sold_out_and_go_later() -> None:
+    world = pool(2)
+    update(world)
+    refused, world.asked = tuple(world.asked), {}
+    world.tell(machines.Refused(refused, "there is none", "capacity"))
+    assert world.active == 2
+    assert world.reasons_given[-1] == (
+        "2 -> 2 nodes: 2 nodes of an earlier spec of group 'default' stay for now: the group gets no machine now: "
+        "there is none"
+    )
+    assert not world.asked
+    world.wait(320)
+    world.deliver()
+    assert outdated(world) == []
+
+
+def test_nodes_stay_if_those_of_the_present_spec_do_not_start() -> None:
+    world = pool(2)
+    update(world)
+    fail_all(world)
+    assert world.active == 2
+    assert outdated(world) == [0, 1]
+    assert "stay for now: the pool could not start node 2" in world.reasons_given[-1]
+    world.wait(4000)
+    assert not world.asked
+    (task,) = world.submit()
+    world.finish()
+    assert world.settled[task] == "value"
+
+
+def test_resize_retries_an_update_that_failed() -> None:
+    world = pool(2)
+    update(world)
+    fail_all(world)
+    world.tell(Resize({"default": (2, 4)}))
+    world.deliver()
+    assert outdated(world) == []
+
+
+def test_tasks_that_need_the_present_spec_retry_an_update_that_failed() -> None:
+    world = pool(2)
+    update(world, resources={"GPU": 1.0}, fields=("accelerator",))
+    fail_all(world)
+    (task,) = world.submit(needs=Needs({"GPU": 1.0}))
+    world.wait(400)
+    world.deliver()
+    assert world.sent[task] not in outdated(world)
+    world.finish()
+    world.deliver()
+    assert outdated(world) == []
+
+
+def test_tasks_that_need_the_present_spec_end_if_it_never_starts() -> None:
+    world = pool(2)
+    update(world, resources={"GPU": 1.0}, fields=("accelerator",))
+    (task,) = world.submit(needs=Needs({"GPU": 1.0}))
+    for _ in range(40):
+        fail_all(world)
+        world.wait(300)
+    assert world.settled[task] == "abandoned"
+    assert "could not start" in world.reasons[task]
+    assert world.active == 2
+
+
+def test_earlier_spec_again_keeps_its_nodes() -> None:
+    world = pool(3)
+    update(world)
+    fail_all(world)
+    update(world, position=0)
+    world.deliver()
+    assert outdated(world) == []
+    assert world.active == 3
+    assert world.plane.groups["default"].max == 8
+
+
+def test_resize_after_the_earlier_spec_was_taken_again_launches_from_it() -> None:
+    world = pool(2, 2)
+    update(world)
+    refused, world.asked = tuple(world.asked), {}
+    world.tell(machines.Refused(refused, "there is none", "capacity"))
+    world.deliver()
+    assert outdated(world) == [0, 1]
+    world.tell(machines.Lost(world.machine_of(1), "it died"))
+    update(world, position=0)
+    world.tell(Resize({"default": (3, 3)}))
+    assert {source.position for source in world.plane.reconciler.sources["default"]} == {0}
+    world.deliver()
+    assert world.active == 3
+    assert outdated(world) == []
+
+
+def test_second_update_supersedes_the_first() -> None:
+    world = pool(3)
+    update(world)
+    world.allocate()
+    update(world, position=2)
+    world.deliver()
+    found = world.plane.reconciler.table.assignments.values()
+    assert {each.machine.source.position for each in found if each.machine.source is not None} == {2}
+    assert world.active == 3
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_node_that_made_room_comes_back_if_its_successor_does_not_start(nodes: int) -> None:
+    world = pool(nodes, nodes)
+    update(world)
+    (task,) = world.submit()
+    launched = None
+    while launched != 0:
+        world.bury()
+        world.allocate()
+        for number in tuple(world.installing):
+            del world.installing[number]
+            launched = world.alive[number].position
+            world.tell(machines.Failed(number, "it broke") if launched else machines.Joined(number))
+        world.wait(5)
+    world.finish()
+    assert world.settled[task] == "value"
+    assert world.active == nodes
+    assert len(outdated(world)) == nodes
+    world.wait(4000)
+    assert not world.asked
+    (text,) = [each for each in world.reasons_given if "takes the place of the one that made room" in each]
+    assert "and the update ends: the pool could not start node" in text
+    world.tell(Resize({"default": (nodes, nodes)}))
+    world.deliver()
+    assert outdated(world) == []
+
+
+def test_node_that_made_room_comes_back_if_its_successor_is_sold_out() -> None:
+    world = pool(1, 1)
+    update(world)
+    (task,) = world.submit()
+    refused, world.asked = tuple(world.asked), {}
+    world.tell(machines.Refused(refused, "there is none", "capacity"))
+    world.deliver()
+    world.finish()
+    assert world.settled[task] == "value"
+    assert outdated(world) == [0]
+    assert "the pool gets no machine now: there is none" in str(world.reasons_given)
+
+
+def test_node_0_comes_back_if_its_successor_is_sold_out() -> None:
+    world = pool(1, 2)
+    update(world)
+    while 0 not in [each.rank for each in world.said if isinstance(each, machines.NodeGone)]:
+        world.allocate()
+        for number in tuple(world.installing):
+            del world.installing[number]
+            world.tell(machines.Joined(number))
+    refused, world.asked = tuple(world.asked), {}
+    world.tell(machines.Refused(refused, "there is none", "capacity"))
+    assert world.active == 1
+    world.deliver()
+    assert ranks(world) == outdated(world) == [0]
+    world.wait(4000)
+    world.deliver()
+    assert ranks(world) == outdated(world) == [0]
+
+
+def test_tasks_that_need_the_present_spec_end_once_it_was_given_up() -> None:
+    world = World(Group("default", 1, 1), policy="no").open()
+    update(world, resources={"GPU": 1.0}, fields=("accelerator",))
+    (task,) = world.submit(needs=Needs({"GPU": 1.0}))
+    for _ in range(3):
+        world.bury()
+        world.allocate()
+        for number in tuple(world.installing):
+            del world.installing[number]
+            world.tell(machines.Failed(number, "it broke"))
+        world.wait(10)
+    world.deliver()
+    assert world.settled[task] == "abandoned"
+    assert "could not start node 0" in world.reasons[task]
+    assert world.active == 1
+
+
+def test_lost_node_is_replaced_from_the_present_spec() -> None:
+    world = pool(2, 2)
+    world.submit(2)
+    update(world)
+    world.tell(machines.Lost(world.machine_of(1), "it died"))
+    world.deliver()
+    assert outdated(world) == [0]
+
+
+def test_smaller_pool_loses_outdated_nodes_first() -> None:
+    world = pool(3, 3)
+    world.submit(3)
+    update(world)
+    world.tell(machines.Lost(world.machine_of(2), "it died"))
+    world.deliver()
+    assert outdated(world) == [0, 1]
+    world.tell(Resize({"default": (2, 2)}))
+    assert world.plane.draining == {1}
+
+
+def test_updates_are_refused_that_leave_tasks_without_a_node() -> None:
+    world = World(Group("default", 1, 4, 1, {"GPU": 1.0}), policy="no").open()
+    assert world.plane.refuses_update(Group("default", 1, 4)) == ""
+    (task,) = world.submit(needs=Needs({"GPU": 1.0}))
+    assert world.plane.refuses_update(Group("default", 1, 4)) == (
+        "tasks that have not ended need 1 GPU, which no node would have: wait for them, or cancel them"
+    )
+    world.finish([task])
+    assert world.plane.refuses_update(Group("default", 1, 4)) == ""
+
+
+def test_nodes_keep_the_resources_that_they_were_launched_with() -> None:
+    world = World(Group("default", 2, 4, 1, {"GPU": 1.0}), policy="no").open()
+    keep(world, 1)
+    update(world, resources={"TPU": 1.0}, fields=("accelerator",))
+    world.deliver()
+    assert outdated(world) == [1]
+    (task,) = world.submit(needs=Needs({"TPU": 1.0}))
+    assert world.sent[task] != 1
+
+
+@pytest.mark.parametrize("policy", ["adaptive", "pressure", "binpack", "vanilla"])
+def test_policies_do_not_count_the_additional_node(policy: str) -> None:
+    world = pool(3, 8, policy=policy)
+    world.submit(3)
+    update(world)
+    before = world.plane.desired["default"]
+    world.wait(60)
+    assert world.plane.desired["default"] == before
+    assert world.plane.snapshot(world.now).counts["default"].booting == 0
+    world.finish()
+    world.deliver()
+    world.wait(10)
+    world.deliver()
+    assert outdated(world) == []
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_updates_replace_one_node_at_a_time_and_stop_no_task(seed: int) -> None:
+    chance = random.Random(seed)
+    least = chance.randint(1, 5)
+    most = least + chance.choice([0, 1, 3])
+    world = pool(least, most, max_nodes=chance.choice([None, most, most + 1]))
+    position, fresh = 0, 0
+    for _ in range(chance.randint(20, 80)):
+        active, idle = world.active, len(world.plane.tasks.idle_ranks())
+        events = ["submit", "submit", "finish", "update", "allocate", "join", "bury", "fail", "refuse", "tick", "keep"]
+        event = chance.choice(events)
+        match event:
+            case "submit":
+                world.submit(chance.randint(1, 3))
+            case "finish":
+                running = [task for task in world.sent if task not in world.settled]
+                if running:
+                    world.finish([chance.choice(running)])
+            case "update":
+                position += 1
+                update(world, position=position)
+            case "allocate":
+                world.allocate()
+            case "join" if world.installing:
+                machine = chance.choice(list(world.installing))
+                del world.installing[machine]
+                world.tell(machines.Joined(machine))
+            case "fail" if world.installing:
+                machine = chance.choice(list(world.installing))
+                del world.installing[machine]
+                world.tell(machines.Failed(machine, "it broke"))
+            case "refuse" if world.asked:
+                refused, world.asked = tuple(world.asked), {}
+                world.tell(machines.Refused(refused, "there is none", chance.choice(["capacity", "unknown"])))
+            case "bury":
+                world.bury()
+            case "keep" if world.active:
+                fresh += 1
+                keep(world, chance.choice(world.plane.tasks.ranks), key=f"key{fresh}")
+                world.now += chance.choice([0.0, 4000.0])
+            case _:
+                world.now += chance.uniform(0, 20)
+                world.tell(Tick())
+        desired = world.plane.desired["default"]
+        assert world.plane.reconciler.effective("default") <= max(desired, min(most, desired + 1))
+        assert sum(machine.replaced for machine in world.plane.reconciler.table) <= 1 or world.leaving
+        was_idle = idle > 0 or event == "finish"  # a task that ends makes its node idle within the step
+        assert world.active >= active or (world.active == active - 1 and (was_idle or active > desired))
+        assert set(world.settled.values()) <= {"value"}
+    for _ in range(60):
+        world.now += 4000
+        world.tell(Resize({"default": (least, most)}))
+        world.finish()
+        world.deliver()
+    assert outdated(world) == []
+    assert world.active == world.plane.desired["default"]
+    assert set(world.settled.values()) <= {"value"}
+
+
+def fail_all(world: World) -> None:
+    """Let every machine that is launched fail to become a node."""
+    for _ in range(30):
+        world.allocate()
+        for number in tuple(world.installing):
+            del world.installing[number]
+            world.tell(machines.Failed(number, "it broke"))
+        world.bury()
+        world.wait(5)
+
+
+def keep(world: World, rank: int, key: str = "key") -> None:
+    world.tell(KeptAdded(KeptEntry(KeptInfo(key, "df", "DataFrame", 100, 3600.0), rank, "p", used_at=world.now)))
