@@ -31,10 +31,10 @@ from skyward.control.decide import messages as plane
 from skyward.control.decide.machines import messages as machine_messages
 from skyward.control.decide.machines.warm import WarmCandidate, plan_warm
 from skyward.control.decide.plane import ControlPlane
+from skyward.control.decide.prospects.total import over_total
 from skyward.control.decide.recorded_autoscaler import RecordedAutoscaler
 from skyward.control.decide.removal import undrainable, unsizable
 from skyward.control.decide.tasks import messages as tasks
-from skyward.control.decide.total import over_total
 from skyward.control.lifecycle import POOL, Lifecycle, PoolState
 from skyward.control.observe.snapshot import PoolSnapshot
 from skyward.control.observe.startup import WARM

@@ -10,8 +10,6 @@ from dataclasses import replace
 from skyward.control.decide.autoscaler import Autoscaler, BlockedNodes, GrowthLimits
 from skyward.control.decide.causes import Cause, CauseLog, describe, resized_text
 from skyward.control.decide.checking import failure_text
-from skyward.control.decide.first_nodes import FirstNodes
-from skyward.control.decide.gang_prospects import GangEnd, GangProspects
 from skyward.control.decide.machines import messages as machines
 from skyward.control.decide.machines.budget import (
     DRAIN_RESERVE,
@@ -41,14 +39,16 @@ from skyward.control.decide.messages import (
     UpdateGroup,
 )
 from skyward.control.decide.plane_view import PlaneView
-from skyward.control.decide.prospects import RAISE_BUDGET, GroupObstacle, Prospects, VainWait
+from skyward.control.decide.prospects.first_nodes import FirstNodes
+from skyward.control.decide.prospects.gangs import GangEnd, GangProspects
+from skyward.control.decide.prospects.groups import RAISE_BUDGET, GroupObstacle, Prospects, VainWait
+from skyward.control.decide.prospects.room import RoomMaker
+from skyward.control.decide.prospects.total import over_total, within_total
 from skyward.control.decide.recorded_autoscaler import RecordedAutoscaler
 from skyward.control.decide.removal import after_drain, at_least, retained_nodes
-from skyward.control.decide.room import RoomMaker
 from skyward.control.decide.settings import PlaneSettings
 from skyward.control.decide.tasks import messages as tasks
 from skyward.control.decide.tasks.manager import TaskManager
-from skyward.control.decide.total import over_total, within_total
 from skyward.control.decide.updating import PlannedStep, RollingUpdates
 from skyward.errors import IllegalTransitionError
 from skyward.events.decisions import UNUSABLE, Decider, DecisionEvent, DecisionLog

@@ -16,7 +16,7 @@ from skyward.control.decide.machines.budget import Ledger
 from skyward.control.decide.machines.reconciler import Reconciler
 from skyward.control.decide.machines.sources import MachineSource
 from skyward.control.decide.machines.table import Machine
-from skyward.control.decide.prospects import Prospects, VainWait
+from skyward.control.decide.prospects.groups import Prospects, VainWait
 from skyward.control.decide.tasks.manager import TaskManager
 from skyward.formatting import count_text
 from skyward.scaling.snapshot import Counts, Group

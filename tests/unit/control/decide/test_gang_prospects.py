@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from skyward.control.decide.gang_prospects import GangProspects
 from skyward.control.decide.machines import messages as machines
 from skyward.control.decide.machines.requests import Limits
 from skyward.control.decide.messages import Resize, SetBudget
+from skyward.control.decide.prospects.gangs import GangProspects
 from skyward.control.decide.tasks import messages as tasks
 from skyward.scaling.registry import POLICIES
 from skyward.scaling.snapshot import GangDemand, Group

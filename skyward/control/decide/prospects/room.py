@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from skyward.control.decide.machines.reconciler import Reconciler
-from skyward.control.decide.prospects import GroupObstacle, Prospects
+from skyward.control.decide.prospects.groups import GroupObstacle, Prospects
 from skyward.control.decide.tasks.manager import TaskManager
 from skyward.formatting import count_text, joined
 from skyward.kept.registry import KeptRegistry

@@ -11,7 +11,7 @@ from math import inf
 from typing import Literal
 
 from skyward.control.decide.machines.budget import DRAIN_RESERVE
-from skyward.control.decide.prospects import RAISE_BUDGET, GroupObstacle, Prospects
+from skyward.control.decide.prospects.groups import RAISE_BUDGET, GroupObstacle, Prospects
 from skyward.formatting import count_text, money_text
 from skyward.scaling.gang_placement import gang_fits, gang_launches
 from skyward.scaling.gang_text import gang_text, maximum_text

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 
 from skyward.control.decide.machines.reconciler import Reconciler
-from skyward.control.decide.prospects import Prospects
+from skyward.control.decide.prospects.groups import Prospects
+from skyward.control.decide.prospects.total import within_total
 from skyward.control.decide.tasks.manager import TaskManager
-from skyward.control.decide.total import within_total
 from skyward.scaling.fitting import cheapest
 from skyward.scaling.gang_placement import gang_nodes
 from skyward.scaling.snapshot import Group, Snapshot
