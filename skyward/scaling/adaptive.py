@@ -10,9 +10,11 @@ arrive too seldom to use it by then.
 
 Waiting gangs come first: the nodes that they lack are launched whatever these cost in time, and no other task counts on
 the slots that they will use, nor is a node removed of a group that they use.
+
+Dear nodes whose work is expected to last are replaced by cheaper ones: see `skyward.scaling.consolidation`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil, exp, inf
 
@@ -20,6 +22,7 @@ from skyward.formatting import count_text
 from skyward.scaling.fitting import at_once, never
 from skyward.scaling.gang_placement import GangPlan, gang_nodes
 from skyward.scaling.gang_text import gangs_wait
+from skyward.scaling.replacing import Consolidation
 from skyward.scaling.snapshot import Decision, Demand, Group, NodeLoad, Snapshot
 from skyward.scaling.wording import more_text
 from skyward.scaling.work import rough_text, starts_of_busy, starts_of_free
@@ -138,6 +141,7 @@ class Adaptive:
     _rates: tuple[float, ...] = field(default=(0.0,) * len(MEMORIES), init=False, repr=False)
     _probing_since: float | None = field(default=None, init=False, repr=False)
     _scan_at: float = field(default=0.0, init=False, repr=False)
+    _consolidation: Consolidation = field(default_factory=Consolidation, init=False, repr=False)
 
     def decide(self, snapshot: Snapshot) -> Decision:
         """Return the decision for `snapshot`, within the bounds of every group and of `max_nodes`."""
@@ -145,6 +149,8 @@ class Adaptive:
         gangs = gang_nodes(snapshot)
         offers = {group.name: _offer(group, snapshot) for group in snapshot.groups}
         _reserve(offers, gangs)
+        self._consolidation.observe(snapshot)
+        _hold(offers, self._consolidation, snapshot)
         waiting = _waiting(snapshot)
         result = self._serve(waiting, offers, snapshot)
         has_tasks = bool(snapshot.has_waiting or snapshot.inflight or snapshot.pinned)
@@ -171,10 +177,13 @@ class Adaptive:
             desired = {name: offer.group.min for name, offer in offers.items()}
         if snapshot.max_nodes is not None:
             _cap(desired, snapshot)
+        ranks = tuple(node.rank for node in victims if node.rank or len(victims) == 1)
+        change = self._consolidation.change(snapshot, desired, ranks)
+        texts = "; ".join(filter(None, (idle_text, change.reason)))
         return Decision(
-            desired,
-            _reason(snapshot, waiting, offers, result, desired, cancelled, idle_text),
-            victims=tuple(node.rank for node in victims if node.rank or len(victims) == 1),
+            change.desired,
+            _reason(snapshot, waiting, offers, result, change.desired, cancelled, texts),
+            victims=change.victims,
             settled=True,
             infeasible=never(snapshot),
             cancelled=cancelled,
@@ -257,7 +266,7 @@ class Adaptive:
         if snapshot.now < self._scan_at and not needs_room and not snapshot.idle_for:
             return [], ""
         may_shrink = (name for name, offer in offers.items() if self._may_shrink(offer, snapshot))
-        candidates = [name for name in may_shrink if not gangs.least(name)]
+        candidates = [name for name in may_shrink if not (gangs.least(name) or self._consolidation.holds(name))]
         if not candidates:
             return [], ""
         has_tasks = bool(snapshot.has_waiting or snapshot.inflight or snapshot.pinned)
@@ -349,7 +358,10 @@ class Adaptive:
             times.append(max(0.2, min(boot, 60.0) / 8))
         if going:
             times.append(2.0)
-        elif any(self._may_shrink(offer, snapshot) and not gangs.least(name) for name, offer in offers.items()):
+        elif any(
+            self._may_shrink(offer, snapshot) and not (gangs.least(name) or self._consolidation.holds(name))
+            for name, offer in offers.items()
+        ):
             times.append(max(0.0, self._scan_at - snapshot.now))
         times += [snapshot.pauses[name] for name in offers if 0 < snapshot.pauses.get(name, 0.0) < inf]
         soonest = min(times)
@@ -406,6 +418,14 @@ def _reserve(offers: dict[str, _Offer], gangs: GangPlan) -> None:
             offer.free = max(0.0, offer.free - use.free / slots)
             offer.booting = max(0.0, offer.booting + launched - use.starting / slots)
             offer.kept = float(use.starting_nodes)
+
+
+def _hold(offers: dict[str, _Offer], consolidation: Consolidation, snapshot: Snapshot) -> None:
+    """Let booting nodes that are to replace others boot on, but not count for waiting tasks: the others then leave."""
+    for name, offer in offers.items():
+        held = consolidation.held(name, snapshot)
+        offer.booting = max(0.0, offer.booting - held)
+        offer.kept += held
 
 
 def _waiting(snapshot: Snapshot) -> list[_Waiting]:
@@ -540,7 +560,7 @@ def _reason(
     waiting: Sequence[_Waiting],
     offers: dict[str, _Offer],
     result: _Result,
-    desired: dict[str, int],
+    desired: Mapping[str, int],
     cancelled: dict[str, int],
     idle_text: str,
 ) -> str:

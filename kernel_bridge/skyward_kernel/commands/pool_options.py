@@ -151,6 +151,14 @@ POOL_OPTIONS: tuple[Option, ...] = (
         takes="USD per hour, such as 5",
     ),
     _pool(
+        "--consolidate-within",
+        to="consolidate_within",
+        metavar="SECONDS",
+        help="time within which cheaper nodes in place of dearer ones must pay; 10 minutes if not given, 0 for never",
+        read=reading.duration,
+        takes="a duration, such as 90, 10m or 1h, or 0",
+    ),
+    _pool(
         "--decision-log",
         to="decision_log",
         metavar="FILE",

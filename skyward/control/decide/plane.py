@@ -909,6 +909,7 @@ class ControlPlane:
             idle_timeout_given=self.settings.idle_timeout is not None,
             target_wait=self.settings.target_wait,
             waiting_cost=self.settings.waiting_cost,
+            consolidate_within=self.settings.consolidate_within,
             max_nodes=self.settings.max_nodes,
             boot_seconds=self._boot_seconds,
             boots=self._boots,
@@ -919,6 +920,7 @@ class ControlPlane:
             head=self.head,
             nodes=self._view.nodes(now),
             idle=self._view.idle(now),
+            work=self._view.work(now),
         )
 
     @property
