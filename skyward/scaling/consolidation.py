@@ -182,7 +182,8 @@ def _of_these(
     tasks = _tasks(victims, used, shapes)
     if len(tasks) > MOST_TASKS:
         return None
-    placed = _place(tasks, price / max(1, group.slots), group.name, offers, snapshot, history)
+    others = [each for each in offers if each.group.name != group.name or each.price < price]
+    placed = _place(tasks, price / max(1, group.slots), group.name, others, snapshot, history)
     if placed is None:
         return None
     launch, costs = placed

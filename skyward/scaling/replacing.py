@@ -1,7 +1,8 @@
 """Carries out replacements of dear nodes by cheaper ones, one at a time, over many snapshots.
 
 First the cheaper nodes are launched. Once they are active, and not before, the dear ones are named to go: they get no
-new task, and leave when their tasks have ended. If fewer of the cheaper nodes come than were asked for, fewer of the
+new task, and leave when their tasks have ended. Until then the cheaper ones may idle: the next tasks come to them. If
+fewer of the cheaper nodes come than were asked for, fewer of the
 others go; if none comes, or a node costs more than was expected, all stay, and the group rests for a while.
 """
 
@@ -50,6 +51,7 @@ class _Pending:
         until: when it is given up.
         paid: USD per hour of the nodes of these groups before.
         goal: desired nodes of the group, once its nodes are to go; None before.
+        ends_in: seconds until the last task of these nodes is expected to end.
     """
 
     plan: Replacement
@@ -57,6 +59,7 @@ class _Pending:
     until: float
     paid: float
     goal: int | None = None
+    ends_in: float = 0.0
 
 
 @dataclass(slots=True)
@@ -68,6 +71,7 @@ class Consolidation:
     _cheapest: float = inf
     _pending: _Pending | None = None
     _rests: dict[str, tuple[float, float]] = field(default_factory=dict)
+    _filling: dict[str, float] = field(default_factory=dict)
     _look_at: float = -inf
 
     def observe(self, snapshot: Snapshot) -> None:
@@ -80,13 +84,16 @@ class Consolidation:
             self._dearest, self._cheapest = max(self._dearest, *prices, 0.0), min(self._cheapest, *prices, inf)
         if self._pending is not None:
             self._pending = self._followed(self._pending, snapshot)
+        self._filling = {name: until for name, until in self._filling.items() if snapshot.now < until}
         if self._dearest > self._cheapest:
             self._history.observe(snapshot)
 
     def holds(self, group: str) -> bool:
-        """Return whether the idle nodes of a group are left alone for the replacement that is carried out."""
+        """Return whether the idle nodes of a group are left alone: they replace others, or are replaced."""
         pending = self._pending
-        return pending is not None and (group == pending.plan.group or group in pending.goals)
+        if pending is not None and (group == pending.plan.group or group in pending.plan.launch):
+            return True
+        return group in self._filling
 
     def held(self, group: str, snapshot: Snapshot) -> int:
         """Return the number of booting nodes of a group that are to replace others, and so are needed."""
@@ -157,6 +164,8 @@ class Consolidation:
         if pending.goal is not None and snapshot.counts[plan.group].desired <= pending.goal:
             self._rests.pop(plan.group, None)
             self._look_at = -inf
+            others = [group.name for group in snapshot.groups if group.name != plan.group]
+            self._filling |= dict.fromkeys(plan.launch or others, snapshot.now + pending.ends_in)
             return None
         if plan.group in snapshot.retained or snapshot.gangs or snapshot.pinned or snapshot.floor:
             self._failed(plan.group, snapshot)
@@ -201,9 +210,13 @@ class Consolidation:
         if is_dearer or not victims or counts.booting:
             self._failed(plan.group, snapshot)
             return None
-        goal = counts.active - len(victims)
         return replace(
-            pending, plan=replace(plan, victims=victims), goals={}, until=snapshot.now + LEAVE_WITHIN, goal=goal
+            pending,
+            plan=replace(plan, victims=victims),
+            goals={},
+            until=snapshot.now + LEAVE_WITHIN,
+            goal=counts.active - len(victims),
+            ends_in=max(there[rank].ends_in or 0.0 for rank in victims),
         )
 
     def _failed(self, group: str, snapshot: Snapshot) -> None:

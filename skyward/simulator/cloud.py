@@ -138,6 +138,10 @@ class Cloud:
         else:
             self.kill(number)
 
+    def sell_out(self, group: str, seconds: float) -> None:
+        """Have no more machines of a group for some time."""
+        self._sold_out_until[group] = self.clock.now + seconds
+
     def end_faults(self) -> None:
         """End all faults."""
         self.faults = Faults()

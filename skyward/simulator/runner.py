@@ -423,6 +423,8 @@ class Simulation:
                 self._gang(act)
             case "pin":
                 self.submit([Task(0.0, 30.0)] * act.most, act.least)
+            case "sold out":
+                self.cloud.sell_out(self.scenario.groups[act.least].name, act.most)
             case "drain":
                 self.send(DrainNode(act.least))
             case "keep":

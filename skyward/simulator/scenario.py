@@ -41,7 +41,8 @@ class Action:
             task,
             "collective" of one task, run again up to `least` times, "pin" of `most` tasks to the
             node of rank `least`, "drain" of that node, "keep" of a value on it for `most` minutes, "use" of its values
-            by a task, or "drop" of them, or "gang" of `most` tasks with `placement`.
+            by a task, or "drop" of them, "gang" of `most` tasks with `placement`, or "sold out" for `most` seconds of the
+            group of number `least`, which is no action of the user.
         placement: how a gang is spread over the nodes.
     """
 
