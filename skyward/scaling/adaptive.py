@@ -179,6 +179,9 @@ class Adaptive:
             _cap(desired, snapshot)
         ranks = tuple(node.rank for node in victims if node.rank or len(victims) == 1)
         change = self._consolidation.change(snapshot, desired, ranks)
+        look_in = self._look_in(snapshot, offers, result, gangs, bool(victims))
+        if change.look_in < inf:
+            look_in = min(change.look_in, inf if look_in is None else look_in)
         texts = "; ".join(filter(None, (idle_text, change.reason)))
         return Decision(
             change.desired,
@@ -187,7 +190,7 @@ class Adaptive:
             settled=True,
             infeasible=never(snapshot),
             cancelled=cancelled,
-            look_in=self._look_in(snapshot, offers, result, gangs, bool(victims)),
+            look_in=look_in,
         )
 
     def _observe(self, snapshot: Snapshot) -> None:

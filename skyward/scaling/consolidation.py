@@ -46,6 +46,7 @@ class Replacement:
         lasts: seconds for which the work is expected to last.
         waits: True if that is known from waiting tasks.
         payback: seconds within which the difference pays for the time in which both run.
+        saving: USD per hour that are saved, without nodes that would idle and go anyway.
     """
 
     group: str
@@ -56,11 +57,7 @@ class Replacement:
     lasts: float = 0.0
     waits: bool = False
     payback: float = 0.0
-
-    @property
-    def saving(self) -> float:
-        """USD per hour that are saved."""
-        return len(self.victims) * self.price - sum(number * self.costs[name] for name, number in self.launch.items())
+    saving: float = 0.0
 
     @property
     def dear_text(self) -> str:
@@ -96,12 +93,17 @@ def price_now(group: Group, snapshot: Snapshot) -> float:
 
 
 def find_replacement(
-    snapshot: Snapshot, history: NeedHistory, resting: Collection[str] = (), settled: Collection[str] | None = None
+    snapshot: Snapshot,
+    history: NeedHistory,
+    resting: Collection[str] = (),
+    failed: Collection[str] = (),
+    settled: Collection[str] | None = None,
 ) -> Replacement | None:
     """Return the replacement that saves most per hour of those that pay; None if none does.
 
     Args:
         resting: groups whose nodes are not replaced.
+        failed: groups of which the last replacement has failed: one node is tried first.
         settled: groups whose number of nodes does not change now, None for all: no others take part.
     """
     if not snapshot.consolidate_within or snapshot.gangs or snapshot.pinned or snapshot.floor:
@@ -119,7 +121,8 @@ def find_replacement(
             continue
         for (name, price), nodes in alike.items():
             if name == group.name:
-                found += _of_nodes(group, price, nodes, offers, snapshot, history)
+                sizes = range(1, len(nodes) + 1) if name in failed else _halved(len(nodes))
+                found += _of_nodes(group, price, nodes, sizes, offers, snapshot, history)
     return max(found, key=lambda each: each.saving, default=None)
 
 
@@ -144,23 +147,29 @@ def _offer(group: Group, snapshot: Snapshot) -> _Offer | None:
     return _Offer(group, price, room)
 
 
+def _halved(number: int) -> Iterable[int]:
+    """Yield a number, its half, and so on down to 1."""
+    while number:
+        yield number
+        number //= 2
+
+
 def _of_nodes(
     group: Group,
     price: float,
     nodes: Sequence[NodeWork],
+    sizes: Iterable[int],
     offers: Sequence[_Offer],
     snapshot: Snapshot,
     history: NeedHistory,
 ) -> Iterable[Replacement]:
-    """Yield the replacement of as many of these nodes as possible, which are alike, if it pays."""
+    """Yield the first replacement that pays of so many of these nodes, which are alike."""
     order = sorted(nodes, key=lambda node: (node.ends_in, -node.rank))
-    number = len(order)
-    while number:
+    for number in sizes:
         found = _of_these(group, price, order[:number], offers, snapshot, history)
         if found is not None:
             yield found
             return
-        number //= 2
 
 
 def _of_these(
@@ -190,17 +199,18 @@ def _of_these(
     if counts.active - len(victims) + launch.get(group.name, 0) < group.min:
         return None
     work, waits = _lasts(group, stay + ceil(used / 2), snapshot, history)
-    found = Replacement(group.name, tuple(node.rank for node in victims), price, launch, costs, work, waits)
-    if found.saving <= 0:
+    per_hour = sum(number * costs[name] for name, number in launch.items())
+    saving = ceil(used / per_node) * price - per_hour
+    if saving <= 0:
         return None
     both = max((_boot(name, snapshot) for name in launch), default=0.0)
     both += sum(node.ends_in or 0.0 for node in victims) / len(victims)
-    extra = sum(number * costs[name] for name, number in launch.items()) * both
-    payback = extra / found.saving
+    payback = per_hour * both / saving
     least = both + payback if launch else max(both, _boot(group.name, snapshot))
     if payback > snapshot.consolidate_within or work < least:
         return None
-    return Replacement(found.group, found.victims, price, launch, costs, work, waits, payback)
+    ranks = tuple(node.rank for node in victims)
+    return Replacement(group.name, ranks, price, launch, costs, work, waits, payback, saving)
 
 
 def _boot(group: str, snapshot: Snapshot) -> float:

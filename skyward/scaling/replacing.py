@@ -35,11 +35,16 @@ ROUNDING = 1.01
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A decision with the part of a replacement: desired nodes, ranks to remove first, and its reason."""
+    """A decision with the part of a replacement: desired nodes, ranks to remove first, and its reason.
+
+    Attributes:
+        look_in: seconds after which to look whether the launched nodes come; infinity for no such time.
+    """
 
     desired: Mapping[str, int]
     victims: tuple[int, ...]
     reason: str = ""
+    look_in: float = inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +125,8 @@ class Consolidation:
             for name, goal in pending.goals.items():
                 after[name] = max(after[name], min(goal, most[name]))
             is_within = snapshot.max_nodes is None or sum(after.values()) <= snapshot.max_nodes
-            return Change(after, victims, reason) if is_within else Change(desired, victims)
+            look_in = max(0.2, min(_boot(pending.plan, snapshot), 60.0) / 8)
+            return Change(after, victims, reason, look_in) if is_within else Change(desired, victims)
         group = pending.plan.group
         counts = snapshot.counts[group]
         if after[group] > counts.active + counts.booting:  # more of them are needed
@@ -148,13 +154,12 @@ class Consolidation:
         resting = {name for name, (until, _) in self._rests.items() if snapshot.now < until}
         counts = snapshot.counts
         settled = {name for name, count in desired.items() if count == counts[name].active == counts[name].desired}
-        plan = find_replacement(snapshot, self._history, resting, settled)
+        plan = find_replacement(snapshot, self._history, resting, self._rests.keys(), settled)
         if plan is None:
             return None
         if not plan.launch:
             return self._leaving(_Pending(plan, {}, 0.0, 0.0), snapshot)
-        boot = max(snapshot.boots.get(name, snapshot.boot_seconds or BOOT) for name in plan.launch)
-        until = snapshot.now + max(LEAST_PATIENCE, PATIENCE * boot)
+        until = snapshot.now + max(LEAST_PATIENCE, PATIENCE * _boot(plan, snapshot))
         goals = {name: counts[name].active + number for name, number in plan.launch.items()}
         return _Pending(plan, goals, until, _paid(plan, snapshot))
 
@@ -224,6 +229,10 @@ class Consolidation:
         _, rest = self._rests.get(group, (0.0, 0.0))
         rest = min(LONGEST_REST, 2 * rest or max(REST, snapshot.consolidate_within))
         self._rests[group] = snapshot.now + rest, rest
+
+
+def _boot(plan: Replacement, snapshot: Snapshot) -> float:
+    return max(snapshot.boots.get(name, snapshot.boot_seconds or BOOT) for name in plan.launch)
 
 
 def _paid(plan: Replacement, snapshot: Snapshot) -> float:

@@ -41,8 +41,8 @@ class Action:
             task,
             "collective" of one task, run again up to `least` times, "pin" of `most` tasks to the
             node of rank `least`, "drain" of that node, "keep" of a value on it for `most` minutes, "use" of its values
-            by a task, or "drop" of them, "gang" of `most` tasks with `placement`, or "sold out" for `most` seconds of the
-            group of number `least`, which is no action of the user.
+            by a task, or "drop" of them, "gang" of `most` tasks with `placement`, "sold out" for `most` seconds of the
+            group of number `least`, or "sold out at the first source" of its sources.
         placement: how a gang is spread over the nodes.
     """
 
