@@ -147,6 +147,10 @@ def test_plot_without_matplotlib_names_the_fix(
             ["--target", "soon"],
             "--target must be cheap, balanced or fast, or seconds, as in `--target 300`, but got 'soon'.",
         ),
+        (
+            ["--consolidate-within", "-1"],
+            "--consolidate-within must be a number of at least 0, as in `--consolidate-within 3.2`, but got '-1'.",
+        ),
         (["--waiting-cost", "0"], "--waiting-cost must be a number above 0, as in `--waiting-cost 3.2`, but got '0'."),
         (["--workload", "diurnl"], "There is no workload 'diurnl'; did you mean 'diurnal'?"),
         (["--faults", "huge"], "There is no set of faults 'huge'; it has calm, hostile, rough."),
