@@ -76,6 +76,7 @@ def _with_meetings_of_features(random: Random, scenario: Scenario, until: float)
         existing=random.choice([0, 0, 0, 1, 3]),
         faults=replace(scenario.faults, sold_out=random.choice([0.0, 5.0, 20.0])),
         actions=(*scenario.actions, *funds),
+        consolidate_within=random.choice([600.0, 60.0, 60.0, 0.0]),
     )
 
 

@@ -155,7 +155,7 @@ POOL_OPTIONS: tuple[Option, ...] = (
         to="consolidate_within",
         metavar="SECONDS",
         help="time within which cheaper nodes in place of dearer ones must pay; 10 minutes if not given, 0 for never",
-        read=reading.duration,
+        read=reading.lifetime,
         takes="a duration, such as 90, 10m or 1h, or 0",
     ),
     _pool(
