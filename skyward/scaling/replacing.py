@@ -133,7 +133,8 @@ class Consolidation:
             self._failed(group, snapshot)
             self._pending = None
             return Change(desired, victims)
-        after[group] = min(after[group], pending.goal)
+        least = next(each.min for each in snapshot.groups if each.name == group)
+        after[group] = min(after[group], max(least, pending.goal))
         return Change(after, (*pending.plan.victims, *victims), reason or _leave_text(pending.plan))
 
     def _is_due(self, snapshot: Snapshot) -> bool:
