@@ -73,7 +73,7 @@ class Replacement:
 
     @property
     def reason(self) -> str:
-        """Why the change pays."""
+        """Reason of the decision: why the change pays."""
         if self.waits:
             work = f"{rough_text(self.lasts)} of work remain"
         else:

@@ -1,4 +1,4 @@
-"""What each group of nodes was needed for lately, and for how long: a policy's memory of earlier snapshots.
+"""Memory of earlier snapshots: the tasks that each group of nodes was needed for lately, and for how long.
 
 Times are divided into spans, of which the most tasks at once count: a node that idles between two tasks is needed.
 """

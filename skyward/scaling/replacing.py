@@ -14,7 +14,7 @@ from skyward.scaling.consolidation import BOOT, Replacement, find_replacement, p
 from skyward.scaling.need_history import SPANS, NeedHistory
 from skyward.scaling.snapshot import Snapshot
 
-__all__ = ["Change", "Consolidation"]
+__all__ = ["ConsolidatedDecision", "Consolidation"]
 
 PATIENCE = 3.0
 """Boot times within which the cheaper nodes must be active."""
@@ -34,7 +34,7 @@ ROUNDING = 1.01
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ConsolidatedDecision:
     """A decision with the part of a replacement: desired nodes, ranks to remove first, and its reason.
 
     Attributes:
@@ -107,7 +107,7 @@ class Consolidation:
         counts = snapshot.counts[group]
         return max(0, min(counts.booting, self._pending.goals[group] - counts.active))
 
-    def change(self, snapshot: Snapshot, desired: Mapping[str, int], victims: tuple[int, ...]) -> Change:
+    def change(self, snapshot: Snapshot, desired: Mapping[str, int], victims: tuple[int, ...]) -> ConsolidatedDecision:
         """Return a decision with the next part of a replacement added to it.
 
         Args:
@@ -118,7 +118,7 @@ class Consolidation:
             self._pending = self._begun(snapshot, desired, victims)
             reason = "" if self._pending is None else self._pending.plan.reason
         if (pending := self._pending) is None:
-            return Change(desired, victims)
+            return ConsolidatedDecision(desired, victims)
         after = dict(desired)
         if pending.goal is None:
             most = {group.name: group.max for group in snapshot.groups}
@@ -126,16 +126,20 @@ class Consolidation:
                 after[name] = max(after[name], min(goal, most[name]))
             is_within = snapshot.max_nodes is None or sum(after.values()) <= snapshot.max_nodes
             look_in = max(0.2, min(_boot(pending.plan, snapshot), 60.0) / 8)
-            return Change(after, victims, reason, look_in) if is_within else Change(desired, victims)
+            return (
+                ConsolidatedDecision(after, victims, reason, look_in)
+                if is_within
+                else ConsolidatedDecision(desired, victims)
+            )
         group = pending.plan.group
         counts = snapshot.counts[group]
         if after[group] > counts.active + counts.booting:  # more of them are needed
             self._failed(group, snapshot)
             self._pending = None
-            return Change(desired, victims)
+            return ConsolidatedDecision(desired, victims)
         least = next(each.min for each in snapshot.groups if each.name == group)
         after[group] = min(after[group], max(least, pending.goal))
-        return Change(after, (*pending.plan.victims, *victims), reason or _leave_text(pending.plan))
+        return ConsolidatedDecision(after, (*pending.plan.victims, *victims), reason or _leave_text(pending.plan))
 
     def _is_due(self, snapshot: Snapshot) -> bool:
         """Return whether to look for a replacement: it is time, and dearer nodes than others now may be there."""

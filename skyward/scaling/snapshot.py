@@ -109,7 +109,7 @@ class NodeLoad:
 
 @dataclass(frozen=True, slots=True)
 class NodeWork:
-    """What an active node costs, and what runs on it, at one moment.
+    """Price of an active node, and the tasks that run on it, at one moment.
 
     Attributes:
         rank: number of the node; 0 is the head.

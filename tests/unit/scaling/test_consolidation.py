@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from skyward.scaling.adaptive import Adaptive
 from skyward.scaling.consolidation import Replacement, find_replacement
 from skyward.scaling.need_history import NeedHistory
-from skyward.scaling.replacing import Change, Consolidation
+from skyward.scaling.replacing import ConsolidatedDecision, Consolidation
 from skyward.scaling.snapshot import (
     Counts,
     Demand,
@@ -222,7 +222,7 @@ def test_head_is_never_replaced() -> None:
 # How it is carried out.
 
 
-def started(pool: Pool) -> tuple[Consolidation, Change]:
+def started(pool: Pool) -> tuple[Consolidation, ConsolidatedDecision]:
     """Return the state of a replacement that has just begun, and the decision with which it did."""
     consolidation = Consolidation()
     for step in range(81):
@@ -231,7 +231,7 @@ def started(pool: Pool) -> tuple[Consolidation, Change]:
     return consolidation, decided(consolidation, pool, observed=True)
 
 
-def decided(consolidation: Consolidation, pool: Pool, *, observed: bool = False) -> Change:
+def decided(consolidation: Consolidation, pool: Pool, *, observed: bool = False) -> ConsolidatedDecision:
     seen = pool.snapshot()
     if not observed:
         consolidation.observe(seen)
