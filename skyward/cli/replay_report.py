@@ -18,6 +18,8 @@ SHOWN = 20
 LONGEST = 2000
 """Characters of an input that are shown."""
 
+_INPUTS = "Its inputs are those of the recorded pool, which did not follow its decisions."
+
 
 def replay_report(result: Replay, path: Path, policy: str | None, *, as_json: bool) -> str:
     """Return the report as text, or as JSON."""
@@ -41,12 +43,23 @@ def replay_report(result: Replay, path: Path, policy: str | None, *, as_json: bo
 
 
 def _other(result: Replay, policy: str, recorded: str) -> list[str]:
-    """Return the decisions of another policy at the inputs of the recorded one."""
+    """Return the decisions of a given policy at the inputs of the recorded one."""
     count = len(result.differences)
-    head = (
-        f"At {count:,} of {result.evaluations:,} evaluations, {policy!r} requests other nodes than {recorded} did. Its "
-        "inputs are those of the recorded pool, which did not follow its decisions."
-    )
+    differ = f"{count:,} of {result.evaluations:,} evaluations"
+    match result.compared:
+        case "same":
+            head = (
+                f"{policy!r} was compared with the log of a policy of the same name and parameters: the numbers of "
+                f"nodes differ at {differ}. Without --policy, reasons and limits "
+                "are compared too."
+            )
+        case "parameters":
+            head = (
+                f"{policy!r} was compared with the log of a policy of the same name, but with other parameters: the "
+                f"numbers of nodes differ at {differ}. {_INPUTS}"
+            )
+        case "other":
+            head = f"At {differ}, {policy!r} requests other nodes than {recorded} did. {_INPUTS}"
     if not count:
         return [head]
     columns = ("line", "after", "queued", "nodes", *("recorded", policy), "reason")
@@ -108,6 +121,7 @@ def _figures(result: Replay, policy: str | None) -> dict[str, Any]:
     return {
         "recorded_policies": list(result.policies),
         "policy": policy,
+        "compared": result.compared,
         "pools": result.pools,
         "evaluations": result.evaluations,
         "changes": result.changes,

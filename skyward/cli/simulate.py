@@ -8,14 +8,18 @@ from skyward.scaling.snapshot import Group, TargetWait
 from skyward.simulator.workload import Distribution
 from skyward.values.needs import capability_set
 
-__all__ = ["boot_time", "group_of", "node_bounds", "positive", "rate", "slot_count"]
+__all__ = ["boot_time", "group_of", "node_bounds", "positive", "rate", "target_wait", "whole_number"]
 
 _NUMBER = r"\d+(?:\.\d+)?|\.\d+"
 MOST_NODES = 100_000
 
 
-def positive(text: str, option: str, *, zero: bool = False) -> float:
+def positive(text: str, option: str, *, zero: bool = False, example: str = "") -> float:
     """Parse a number, such as "3.2".
+
+    Args:
+        zero: True if it may be 0.
+        example: how the option is given, for the error; `OPTION 3.2` if empty.
 
     Raises:
         SpecError: it is not a number, or out of range.
@@ -26,7 +30,7 @@ def positive(text: str, option: str, *, zero: bool = False) -> float:
         value = math.nan
     if not math.isfinite(value) or value < 0 or (value == 0 and not zero):
         kind = "a number of at least 0" if zero else "a number above 0"
-        raise SpecError(f"{option} must be {kind}, as in `{option} 3.2`, but got {text!r}.")
+        raise SpecError(f"{option} must be {kind}, as in `{example or f'{option} 3.2'}`, but got {text!r}.")
     return value
 
 
@@ -49,23 +53,25 @@ def target_wait(text: str) -> TargetWait:
         ) from None
 
 
-def node_bounds(text: str, option: str = "--nodes") -> tuple[int, int]:
+def node_bounds(text: str, option: str = "--nodes ") -> tuple[int, int]:
     """Parse the bounds of the number of nodes: "0:1000", or "8" for exactly 8.
+
+    Args:
+        option: what is written before them, such as `--group gpu=`.
 
     Raises:
         SpecError: the format is wrong, or the two are in the wrong order.
     """
     found = re.fullmatch(r"(\d+)(?::(\d+))?", text.strip())
+    name = option.rstrip(" =")
     if found is None:
-        raise SpecError(f"{option} must be MIN:MAX or one number, as in `{option} 0:1000`, but got {text!r}.")
+        raise SpecError(f"{name} must be MIN:MAX or one number, as in `{option}0:1000`, but got {text!r}.")
     least = int(found[1])
     most = int(found[2]) if found[2] is not None else least
     if most < least:
-        raise SpecError(
-            f"{option} has a maximum ({most}) below its minimum ({least}); write `{option} {most}:{least}`."
-        )
+        raise SpecError(f"{name} has a maximum ({most}) below its minimum ({least}); write `{option}{most}:{least}`.")
     if not 1 <= most <= MOST_NODES:
-        raise SpecError(f"{option} must allow 1 to {MOST_NODES:,} nodes, as in `{option} 0:1000`, but got {text!r}.")
+        raise SpecError(f"{name} must allow 1 to {MOST_NODES:,} nodes, as in `{option}0:1000`, but got {text!r}.")
     return least, most
 
 
@@ -106,31 +112,42 @@ def group_of(text: str) -> Group:
     bounds, *settings = rest.split(",")
     if not equals or not name.strip():
         raise SpecError(f"--group must be NAME=MIN:MAX,..., as in `--group gpu=0:8,price=12,GPU=4`, but got {text!r}.")
-    least, most = node_bounds(bounds, f"--group {name}")
+    name = name.strip()
+    least, most = node_bounds(bounds, f"--group {name}=")
     slots, price = 1, 0.0
     resources: dict[str, float] = {}
     capabilities: set[str] = set()
     for setting in settings:
         key, equals, value = (part.strip() for part in setting.partition("="))
         if not equals or not key:
-            raise SpecError(f"--group {name} has {setting!r}; write NAME=VALUE, as in `GPU=4`.")
+            raise SpecError(f"--group {name} has {setting!r}; write NAME=VALUE, as in `--group {name}={bounds},GPU=4`.")
+        what, example = f"{key} of --group {name}", f"--group {name}={bounds},{key}="
         if key == "can":
-            capabilities |= capability_set(value.split("+"), f"--group {name} can")
+            names = value.split("+")
+            if not all(each.strip() for each in names):
+                raise SpecError(f"{what} must be names, as in `{example}fast+big`, but got {value!r}.")
+            capabilities |= capability_set(names)
         elif key == "slots":
-            slots = slot_count(value, f"--group {name} slots")
+            slots = whole_number(value, what, example=f"{example}4")
         elif key == "price":
-            price = positive(value, f"--group {name} price", zero=True)
+            price = positive(value, what, zero=True, example=f"{example}3.2")
         else:
-            resources[key] = positive(value, f"--group {name} {key}")
-    return Group(name.strip(), least, most, slots, resources, frozenset(capabilities), price)
+            resources[key] = positive(value, what, example=f"{example}4")
+    return Group(name, least, most, slots, resources, frozenset(capabilities), price)
 
 
-def slot_count(text: str, option: str = "--slots") -> int:
-    """Parse a whole number of at least 1, such as slots per node.
+def whole_number(text: str, option: str, *, zero: bool = False, example: str = "") -> int:
+    """Parse a whole number, such as slots per node.
+
+    Args:
+        zero: True if it may be 0.
+        example: how the option is given, for the error; `OPTION 4` if empty.
 
     Raises:
         SpecError: it is not such a number.
     """
-    if not re.fullmatch(r"[1-9]\d{0,5}", text.strip()):
-        raise SpecError(f"{option} must be a whole number of at least 1, as in `--slots 4`, but got {text!r}.")
+    if not re.fullmatch(r"0|[1-9]\d{0,5}" if zero else r"[1-9]\d{0,5}", text.strip()):
+        least = 0 if zero else 1
+        shown = example or f"{option} 4"
+        raise SpecError(f"{option} must be a whole number of at least {least}, as in `{shown}`, but got {text!r}.")
     return int(text)

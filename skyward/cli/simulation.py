@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skyward.errors import SpecError
+from skyward.formatting import count_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -199,7 +200,7 @@ def _replay(given: argparse.Namespace) -> int:
 
 
 def scenario_of(given: argparse.Namespace) -> "Scenario":
-    from skyward.cli.simulate import boot_time, group_of, node_bounds, positive, rate, slot_count
+    from skyward.cli.simulate import boot_time, group_of, node_bounds, positive, rate, whole_number
     from skyward.scaling.registry import find_policy
     from skyward.simulator import Scenario, Workload, find_faults, one_group, read_trace
 
@@ -215,38 +216,51 @@ def scenario_of(given: argparse.Namespace) -> "Scenario":
     else:
         least, most = node_bounds(given.nodes or "0:100")
         price = positive(given.price or "1", "--price", zero=True)
-        groups = one_group(least, most, slot_count(given.slots or "1"), price)
+        groups = one_group(least, most, whole_number(given.slots or "1", "--slots"), price)
     faults = find_faults(given.faults or "calm")
     if given.spot_loss is not None:
         faults = replace(faults, spot_loss=rate(given.spot_loss))
     if given.quota is not None:
-        faults = replace(faults, quota=slot_count(given.quota, "--quota"))
+        faults = replace(faults, quota=whole_number(given.quota, "--quota"))
     if given.trace is not None:
         work: Any = tuple(read_trace(given.trace))
     else:
         slots = sum(group.max * group.slots for group in groups)
-        peak = slots if given.peak is None else slot_count(given.peak, "--peak")
+        peak = slots if given.peak is None else whole_number(given.peak, "--peak")
         hours = positive(given.hours or "24", "--hours")
         work = Workload(given.workload or "burst", peak, hours, positive(given.task_seconds or "300", "--task-seconds"))
     scenario = Scenario(work, groups, faults=faults, seed=given.seed or 0, checked=given.check)
     if given.boot is not None:
         scenario = replace(scenario, boot=boot_time(given.boot))
-    return replace(scenario, decision_log=given.decision_log, **_settings(given))
+    scenario = replace(scenario, decision_log=given.decision_log, **_settings(given))
+    _check_max_nodes(scenario)
+    return scenario
+
+
+def _check_max_nodes(scenario: "Scenario") -> None:
+    """Check that a maximum over all groups is not below their minimums, as a pool does."""
+    least = sum(group.min for group in scenario.groups)
+    if scenario.max_nodes is not None and scenario.max_nodes < least:
+        raise SpecError(
+            f"--max-nodes {scenario.max_nodes} is below the {count_text(least)} that the pool keeps at least: write "
+            f"`--max-nodes {least}` or more, or a lower minimum in --nodes or --group."
+        )
 
 
 def _settings(given: argparse.Namespace) -> dict[str, Any]:
     """Return the settings of the pool that were given, as fields of a scenario."""
-    from skyward.cli.simulate import positive, slot_count, target_wait
+    from skyward.cli.simulate import positive, target_wait, whole_number
     from skyward.control.decide.machines.requests import Limits
 
     def seconds(name: str) -> float:
-        return positive(getattr(given, name), _flag(name), zero=name in ("cooldown", "look_gap", "consolidate_within"))
+        zero = name in ("cooldown", "idle_timeout", "look_gap", "consolidate_within")
+        return positive(getattr(given, name), _flag(name), zero=zero, example=f"{_flag(name)} 30")
 
     def amount(name: str) -> float:
-        return positive(getattr(given, name), _flag(name))
+        return positive(getattr(given, name), _flag(name), zero=name == "waiting_cost")
 
     def count(name: str) -> int:
-        return slot_count(getattr(given, name), _flag(name))
+        return whole_number(getattr(given, name), _flag(name), zero=name == "retries")
 
     def read(fields: "Mapping[str, tuple[str, Callable[[str], Any]]]") -> dict[str, Any]:
         return {to: of(name) for name, (to, of) in fields.items() if getattr(given, name) is not None}
@@ -263,7 +277,7 @@ def _settings(given: argparse.Namespace) -> dict[str, Any]:
             "consolidate_within": ("consolidate_within", seconds),
             "look_gap": ("evaluation_gap", seconds),
             "tick": ("tick", seconds),
-            "retries": ("retries", lambda name: 0 if given.retries.strip() == "0" else count(name)),
+            "retries": ("retries", count),
         }
     )
     limits = read(

@@ -1,6 +1,6 @@
 """Open pools, and those that other processes left. Import it in functions only: it loads the whole control plane."""
 
-from skyward.control.act.tasks.run import Run, TaskOutcome, release_kept
+from skyward.control.act.tasks.run import Run, TaskOutcome, release_kept, stop_overdue
 from skyward.control.observe.snapshot import KeptView, PoolSnapshot
 from skyward.link.ssh.openssh import login
 from skyward.pool.account.clouds import pool_fields
@@ -39,6 +39,7 @@ __all__ = [
     "reap",
     "refused_names",
     "release_kept",
+    "stop_overdue",
     "survey_offers",
     "sweep",
     "when_closed",

@@ -13,7 +13,7 @@ from skyward.formatting import (
     size_text,
 )
 from skyward.reporting.console import opening_quietly, style_of
-from skyward.reporting.interleave import LabelledLines
+from skyward.reporting.interleave import LabelledLines, Source
 from skyward.reporting.screen import is_terminal, notify, screen
 from skyward.reporting.task_output import live_columns
 from skyward.views.costs import cost_table
@@ -36,6 +36,7 @@ __all__ = [
     "OutputRow",
     "PoolTables",
     "Row",
+    "Source",
     "StreamName",
     "Table",
     "asked_to_stop",

@@ -836,7 +836,7 @@ class Compute(RightSide):
         pendings: Sequence[PendingFunction[Any]],
         placement: GangPlacement = "pack",
         *,
-        sink: Sink | None = None,
+        sinks: Sequence[Sink] | None = None,
         runs: list[Run[Any]] | None = None,
         within: float | None = None,
         waits: bool = False,
@@ -846,6 +846,7 @@ class Compute(RightSide):
         Args:
             pendings: the calls, by their ranks in the gang.
             placement: how they are spread over the nodes; see `sky.gang`.
+            sinks: receiver of the output of each; None for the standard streams.
             runs: list to which the runs are added before the tasks are sent.
             within: seconds after which the tasks are stopped, with their wait for nodes; None for no limit.
             waits: see `start`.
@@ -860,7 +861,8 @@ class Compute(RightSide):
             _check_call(pending)
         runs = [] if runs is None else runs
         dispatcher = self._dispatcher()
-        dispatcher.start_gang(pendings, gang_placement(placement), sink or ConsoleSink(), runs, within, waits=waits)
+        sinks = [ConsoleSink()] * len(pendings) if sinks is None else sinks
+        dispatcher.start_gang(pendings, gang_placement(placement), sinks, runs, within, waits=waits)
         return runs
 
     def _start_group(self, group: PendingFunctionGroup[Any], runs: list[Run[Any]], *, waits: bool = False) -> None:

@@ -88,7 +88,7 @@ class Dispatcher:
         self,
         pendings: Sequence[PendingFunction[Any]],
         placement: GangPlacement,
-        sink: Sink,
+        sinks: Sequence[Sink],
         runs: list[Run[Any]],
         within: float | None = None,
         *,
@@ -98,6 +98,7 @@ class Dispatcher:
 
         Args:
             placement: how they are spread over the nodes.
+            sinks: receiver of the output of each.
             runs: see `start`, as for `within` and `waits`.
 
         Raises:
@@ -105,7 +106,8 @@ class Dispatcher:
             PayloadError: a task cannot be sent; none was sent.
         """
         known: dict[int, PreparedCode] = {}
-        works = [self._work(pending, sink, known, waits=waits) for pending in pendings]
+        given = zip(pendings, sinks, strict=True)
+        works = [self._work(pending, sink, known, waits=waits) for pending, sink in given]
         for work in works:
             if reason := _unfit_for_gang(work):
                 what = "This cell" if work.code.name in ("run_cell", "stream_cell") else f"{work.code.name}()"

@@ -8,7 +8,7 @@ from threading import Lock
 from typing import Any
 
 from skyward.events.output import StreamName
-from skyward.reporting.interleave import LabelledLines
+from skyward.reporting.interleave import LabelledLines, Source
 from skyward.reporting.screen import is_notebook, screen
 
 __all__ = ["ConsoleSink", "live_columns"]
@@ -36,7 +36,7 @@ class ConsoleSink:
                 screen.put(stream, text, self)
                 return
             with self._lock:
-                for piece in self._lines.add(node, stream, text, columns=live_columns):
+                for piece in self._lines.add(Source(node), stream, text, columns=live_columns):
                     screen.put(*piece, self)
 
         self._run(write)
@@ -56,8 +56,9 @@ class ConsoleSink:
 
         def write() -> None:
             if self._lines is not None:
+                source = None if node is None else Source(node)
                 with self._lock:
-                    for piece in self._lines.finish(node, columns=live_columns):
+                    for piece in self._lines.finish(source, columns=live_columns):
                         screen.put(*piece, self)
 
         self._run(write)

@@ -6,7 +6,9 @@ launched for tasks that are done sooner without it. While the run time of a func
 a time, twice as many after each boot; once its tasks have run for as long as a boot takes, each is worth a node.
 
 A node that idles is kept for about as long as a boot takes, which is what it costs to have it back, and less if tasks
-arrive too seldom to use it by then.
+arrive too seldom to use it by then. Once it is known how long the gaps in its use are, that decides
+(`skyward.scaling.gaps`). Of nodes with several slots, one goes, too, without which there is room for the load
+(`skyward.scaling.surplus`).
 
 Waiting gangs come first: the nodes that they lack are launched whatever these cost in time, and no other task counts on
 the slots that they will use, nor is a node removed of a group that they use.
@@ -14,17 +16,20 @@ the slots that they will use, nor is a node removed of a group that they use.
 Dear nodes whose work is expected to last are replaced by cheaper ones: see `skyward.scaling.consolidation`.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil, exp, inf
 
-from skyward.formatting import count_text
+from skyward.formatting import count_text, joined
 from skyward.scaling.fitting import at_once, never
 from skyward.scaling.gang_placement import GangPlan, gang_nodes
 from skyward.scaling.gang_text import gangs_wait
+from skyward.scaling.gaps import Gaps
 from skyward.scaling.replacing import Consolidation
 from skyward.scaling.snapshot import Decision, Demand, Group, NodeLoad, Snapshot
-from skyward.scaling.wording import more_text
+from skyward.scaling.surplus import Surplus
+from skyward.scaling.wording import idle_text, more_text, of_group
 from skyward.scaling.work import rough_text, starts_of_busy, starts_of_free
 from skyward.values.needs import Needs
 
@@ -110,6 +115,14 @@ class _Waiting:
     seconds: float
     known: bool
 
+    def at_once(self, offer: _Offer) -> int:
+        """Return how many of the tasks a node of a group runs at once."""
+        return at_once(offer.group, self.demand.needs)
+
+    def started(self, offer: _Offer, within: float) -> float:
+        """Return how many of the tasks a node of a group without other tasks starts within some seconds."""
+        return self.at_once(offer) * starts_of_free(within, self.seconds)
+
 
 @dataclass(slots=True)
 class _Result:
@@ -141,6 +154,8 @@ class Adaptive:
     _rates: tuple[float, ...] = field(default=(0.0,) * len(MEMORIES), init=False, repr=False)
     _probing_since: float | None = field(default=None, init=False, repr=False)
     _scan_at: float = field(default=0.0, init=False, repr=False)
+    _surplus: Surplus = field(default_factory=Surplus, init=False, repr=False)
+    _gaps: dict[str, Gaps] = field(default_factory=dict, init=False, repr=False)
     _consolidation: Consolidation = field(default_factory=Consolidation, init=False, repr=False)
 
     def decide(self, snapshot: Snapshot) -> Decision:
@@ -153,6 +168,7 @@ class Adaptive:
         _hold(offers, self._consolidation, snapshot)
         waiting = _waiting(snapshot)
         result = self._serve(waiting, offers, snapshot)
+        self._observe_load(offers, snapshot)
         has_tasks = bool(snapshot.has_waiting or snapshot.inflight or snapshot.pinned)
         is_over = not has_tasks and not any(counts.active + counts.booting for counts in snapshot.counts.values())
         is_empty = not any(counts.active for counts in snapshot.counts.values())
@@ -170,9 +186,12 @@ class Adaptive:
             desired[name] = max(group.min, min(group.max, count))
             if count < counts.active + counts.booting:
                 cancelled[name] = counts.active + counts.booting - max(group.min, count)
-        victims, idle_text = self._idle(snapshot, offers, result, gangs)
+        victims, why_removed = self._idle(snapshot, offers, result, gangs)
         for node in victims:
             desired[node.group] = max(offers[node.group].group.min, desired[node.group] - 1)
+        if not victims and (surplus := self._surplus_node(snapshot, offers, gangs, waiting)) is not None:
+            victims, why_removed = [surplus], _surplus_text(surplus, offers[surplus.group])
+            desired[surplus.group] -= 1
         if any(not node.rank for node in victims):  # the head goes with all others
             desired = {name: offer.group.min for name, offer in offers.items()}
         if snapshot.max_nodes is not None:
@@ -182,7 +201,7 @@ class Adaptive:
         look_in = self._look_in(snapshot, offers, result, gangs, bool(victims))
         if change.look_in < inf:
             look_in = min(change.look_in, inf if look_in is None else look_in)
-        texts = "; ".join(filter(None, (idle_text, change.reason)))
+        texts = "; ".join(filter(None, (why_removed, change.reason)))
         return Decision(
             change.desired,
             _reason(snapshot, waiting, offers, result, change.desired, cancelled, texts),
@@ -207,6 +226,12 @@ class Adaptive:
             )
         self._looked_at, self._submitted = snapshot.now, snapshot.submitted
 
+    def _observe_load(self, offers: dict[str, _Offer], snapshot: Snapshot) -> None:
+        """Record the load of each group: the running tasks, and the slots that boot for waiting ones."""
+        for name, offer in offers.items():
+            load = snapshot.counts[name].busy + (ceil(offer.kept - 1e-9) + offer.new) * offer.group.slots
+            self._gaps.setdefault(name, Gaps()).observe(load, snapshot.now)
+
     # Tasks that wait.
 
     def _serve(self, waiting: Sequence[_Waiting], offers: dict[str, _Offer], snapshot: Snapshot) -> _Result:
@@ -222,7 +247,7 @@ class Adaptive:
             self._probing_since = snapshot.now
         allowance = self._allowance(unknown, offers, snapshot, result)
         for each in waiting:
-            able = [offer for offer in offers.values() if at_once(offer.group, each.demand.needs)]
+            able = [offer for offer in offers.values() if each.at_once(offer)]
             able.sort(key=lambda offer: offer.price)
             left = _use_existing(each, able, snapshot)
             if left <= SLACK:
@@ -235,10 +260,7 @@ class Adaptive:
                 offers[name].room -= nodes
                 if not each.known:
                     allowance -= nodes
-            served = sum(
-                nodes * at_once(offers[name].group, each.demand.needs) * starts_of_free(offers[name].wait, each.seconds)
-                for name, nodes in bought.items()
-            )
+            served = sum(nodes * each.started(offers[name], offers[name].wait) for name, nodes in bought.items())
             if left - served > SLACK and (each.known or not bought):
                 result.short[each.demand.needs] = result.short.get(each.demand.needs, 0) + ceil(left - served)
         return result
@@ -296,16 +318,28 @@ class Adaptive:
         if not victims:
             return [], ""
         self._scan_at = snapshot.now  # they are to be named until they go
-        least = min(node.idle_for for node in victims)
         nodes = count_text(len(victims), "node")
-        verb = "has" if len(victims) == 1 else "have"
         if needs_room:
             return victims, f"{nodes} without tasks must go, since waiting tasks need other nodes"
-        keep = rough_text(max(limits[node.rank] for node in victims))
-        why = _why(victims, offers, snapshot)
-        return (
-            victims,
-            f"{nodes} {verb} been idle for {rough_text(least)}, over the {keep} that {why}",
+        least, keep = min(node.idle_for for node in victims), max(limits[node.rank] for node in victims)
+        verb = "has" if len(victims) == 1 else "have"
+        return victims, f"{nodes} {verb} been idle {_idle_text(least, keep, offers[victims[0].group], snapshot)}"
+
+    def _surplus_node(
+        self, snapshot: Snapshot, offers: dict[str, _Offer], gangs: GangPlan, waiting: Sequence[_Waiting]
+    ) -> NodeLoad | None:
+        """Return a node that gets no more tasks because the others of its group have had room for them."""
+        is_needed = waiting or snapshot.gangs or snapshot.pinned or snapshot.floor
+        able = [
+            name
+            for name, offer in offers.items()
+            if offer.price > 0
+            and _given(offer.group, snapshot) is None
+            and snapshot.counts[name].active > max(1, offer.group.min)
+            and not (offer.coming or gangs.least(name) or name in snapshot.retained or self._consolidation.holds(name))
+        ]
+        return self._surplus.find(
+            snapshot, () if is_needed else able, {name: offer.boot for name, offer in offers.items()}
         )
 
     @staticmethod
@@ -314,24 +348,32 @@ class Adaptive:
         return counts.active > group.min and counts.active * group.slots - counts.busy >= group.slots
 
     def _limits(self, idle: Sequence[NodeLoad], offers: dict[str, _Offer], snapshot: Snapshot) -> dict[int, float]:
-        """Return the seconds for which each idle node is kept.
+        """Return the seconds for which each idle node is kept, of those that `idle` names.
 
-        New tasks use the free slots of busy nodes first, then the idle nodes by rank. A node that they are not expected
-        to reach before its time is over is kept only briefly, unless it is the head, or the pool is new.
+        New tasks use the free slots of busy nodes first, then the idle nodes by rank. The gaps at the level of load
+        from which a node is needed again tell how long it is worth keeping. While too few are known, a node that new
+        tasks are not expected to reach before its time is over is kept only briefly, unless it is the head, or the
+        pool is new.
         """
         began = snapshot.now if self._began_at is None else self._began_at
         is_new = snapshot.now - began < MEMORIES[-1] * (snapshot.boot_seconds or BOOT)
         ahead = sum(counts.active * offers[name].group.slots - counts.busy for name, counts in snapshot.counts.items())
         ahead -= sum(offers[node.group].group.slots for node in idle)
+        number = Counter(node.group for node in idle)
+        busy = {name: counts.active - number[name] for name, counts in snapshot.counts.items()}
         limits: dict[int, float] = {}
         for node in idle:
-            offer = offers[node.group]
-            keep = _keep(offer, snapshot)
-            expected = self._reached_in(ahead)
+            offer, name = offers[node.group], node.group
+            keep, expected = _keep(offer, snapshot), self._reached_in(ahead)
+            level = busy[name] * offer.group.slots + 1
             ahead += offer.group.slots
-            is_seldom = expected > keep and node.rank and not is_new
-            if is_seldom and offer.price > 0 and _given(offer.group, snapshot) is None:
-                keep = max(min(keep, LEAST_KEEP), SELDOM * keep)
+            busy[name] += 1
+            if offer.price > 0 and _given(offer.group, snapshot) is None:
+                best = self._gaps[name].best_keep(level, keep)
+                if best is not None:
+                    keep = max(LEAST_KEEP, best + 1.0)
+                elif expected > keep and node.rank and not is_new:
+                    keep = max(LEAST_KEEP, SELDOM * keep)
             limits[node.rank] = keep
         return limits
 
@@ -366,6 +408,8 @@ class Adaptive:
             for name, offer in offers.items()
         ):
             times.append(max(0.0, self._scan_at - snapshot.now))
+        if self._surplus.due_in is not None:
+            times.append(self._surplus.due_in)
         times += [snapshot.pauses[name] for name in offers if 0 < snapshot.pauses.get(name, 0.0) < inf]
         soonest = min(times)
         return None if soonest == inf else max(0.01, soonest)
@@ -462,22 +506,25 @@ def _use_existing(each: _Waiting, able: Iterable[_Offer], snapshot: Snapshot) ->
     may_be_late = bool(able) and each.seconds >= min(offer.boot for offer in able)
     is_late = may_be_late and each.demand.waited > max(offer.window for offer in able)
     for offer in able:
-        per_node = at_once(offer.group, each.demand.needs)
-        starts = per_node * starts_of_free(offer.window, each.seconds)
+        starts = each.started(offer, offer.window)
         used = 0.0 if is_late else min(offer.free, left / starts)
         offer.free -= used
         left -= used * starts
     for offer in able:
-        per_node = at_once(offer.group, each.demand.needs)
-        starts = per_node * starts_of_free(offer.wait, each.seconds)
+        starts = each.started(offer, offer.wait)
         used = min(offer.booting, left / starts)
         offer.booting -= used
-        offer.kept += min(used, left / per_node)
+        offer.kept += min(used, left / each.at_once(offer))
         left -= used * starts
     busy = 0.0
+    starts_of = {
+        offer.group.name: each.at_once(offer) * starts_of_busy(snapshot.running, offer.window, each.seconds)
+        for offer in able
+    }
+    if sum(offer.busy * starts_of[offer.group.name] for offer in able) < 1:
+        able = []  # less than one start is not counted on
     for offer in able:
-        per_node = at_once(offer.group, each.demand.needs)
-        starts = per_node * starts_of_busy(snapshot.running, offer.window, each.seconds)
+        starts = starts_of[offer.group.name]
         if starts <= 0:
             continue
         used = min(offer.busy, left / starts)
@@ -497,16 +544,15 @@ def _buy(each: _Waiting, left: float, able: Sequence[_Offer], most: float) -> di
         for order, offer in enumerate(able):
             if offer.room - bought.get(offer.group.name, 0) <= 0:
                 continue
-            tasks = at_once(offer.group, each.demand.needs) * starts_of_free(offer.wait, each.seconds)
-            served = min(left, tasks)
-            busy = offer.boot + each.seconds * max(1.0, served / at_once(offer.group, each.demand.needs))
+            served = min(left, each.started(offer, offer.wait))
+            busy = offer.boot + each.seconds * max(1.0, served / each.at_once(offer))
             key = (offer.is_sold_out, offer.price * busy / served, order)
             if best is None or key < best_key:
                 best, best_key = offer, key
         if best is None:
             break
         name = best.group.name
-        tasks = at_once(best.group, each.demand.needs) * starts_of_free(best.wait, each.seconds)
+        tasks = each.started(best, best.wait)
         whole = max(1, int(left / tasks + 1e-9))
         nodes = int(min(whole, best.room - bought.get(name, 0), most))
         if nodes <= 0:
@@ -549,13 +595,24 @@ def _cap(desired: dict[str, int], snapshot: Snapshot) -> None:
 # Reasons.
 
 
-def _why(victims: Sequence[NodeLoad], offers: dict[str, _Offer], snapshot: Snapshot) -> str:
-    offer = offers[victims[0].group]
+def _idle_text(idle: float, keep: float, offer: _Offer, snapshot: Snapshot) -> str:
+    """Return for how long nodes were idle, and why no longer."""
     if _given(offer.group, snapshot) is not None:
-        return "the idle timeout allows"
-    if offer.price <= 0:
-        return "a node without a price is kept"
-    return f"it is worth keeping a node that takes {rough_text(offer.boot)} to boot"
+        return idle_text(idle, keep)
+    kept = "a node without a price is kept"
+    if offer.price > 0:
+        kept = f"it is worth keeping a node that takes {rough_text(offer.boot)} to boot"
+    shown, limit = rough_text(idle), rough_text(keep)
+    return f"for {'' if shown == limit else f'{shown}, over '}the {limit} that {kept}"
+
+
+def _surplus_text(node: NodeLoad, offer: _Offer) -> str:
+    """Return why a node with tasks gets no more."""
+    tasks = count_text(node.busy, "task")
+    return (
+        f"the other nodes have had room for the {tasks} of node {node.rank} for {rough_text(offer.boot)}, so it gets "
+        "no more and leaves when they have ended"
+    )
 
 
 def _reason(
@@ -565,7 +622,7 @@ def _reason(
     result: _Result,
     desired: Mapping[str, int],
     cancelled: dict[str, int],
-    idle_text: str,
+    why_removed: str,
 ) -> str:
     parts: list[str] = []
     launched = {name: offer.new - offer.for_gangs for name, offer in offers.items() if offer.new > offer.for_gangs}
@@ -574,24 +631,19 @@ def _reason(
     if waiting:
         parts.append(_work_text(snapshot, waiting, offers, result, launched))
     for name, count in cancelled.items():
-        where = "" if len(offers) == 1 else f" of {name!r}"
         verb = "is" if count == 1 else "are"
-        parts.append(f"{count_text(count, 'booting node')}{where} {verb} not needed any more")
-    if idle_text:
-        parts.append(idle_text)
+        parts.append(f"{count_text(count, 'booting node')}{of_group(name, snapshot)} {verb} not needed any more")
+    if why_removed:
+        parts.append(why_removed)
     before = snapshot.desired
     changed = {name: count for name, count in desired.items() if count != before[name]}
     if not parts:
         busy = f"{snapshot.inflight} of {snapshot.capacity} slots are busy and no task waits"
         parts.append(busy)
-    text = "; ".join(parts)
-    if changed:
-        to = ", ".join(
-            count_text(count) if len(offers) == 1 else f"{count_text(count)} of {name!r}"
-            for name, count in changed.items()
-        )
-        text += f" -> {to}"
-    return text
+    if changed and len(offers) > 1:  # the log shows only the sum over all groups
+        to = joined(f"{count_text(count)}{of_group(name, snapshot)}" for name, count in changed.items())
+        parts.append(f"{to} {'is' if list(changed.values()) == [1] else 'are'} desired now")
+    return "; ".join(parts)
 
 
 def _gangs_text(snapshot: Snapshot, more: int) -> str:

@@ -10,7 +10,7 @@ from skyward.scaling.gang_placement import gang_nodes
 from skyward.scaling.gang_text import gangs_wait
 from skyward.scaling.ray.planner import Existing, Gang, GangConstraint, PlanRequest, ScalingPlan, plan
 from skyward.scaling.snapshot import Decision, Group, NodeLoad, Snapshot
-from skyward.scaling.wording import of_group, seconds_text, steady, tasks_wait
+from skyward.scaling.wording import NO_MORE, of_group, seconds_text, steady, tasks_wait
 from skyward.values.gangs import GangPlacement
 
 __all__ = ["Binpack"]
@@ -91,23 +91,32 @@ def _reason(snapshot: Snapshot, made: ScalingPlan, nodes: dict[int, NodeLoad]) -
         more = joined(f"{count_text(more)}{of_group(name, snapshot)}" for name, more in made.launch.items())
         are = "is" if sum(made.launch.values()) == 1 else "are"
         parts.append(f"{_asked(snapshot, nodes)}, so {more} {are} added")
-    for cause, why in _CAUSES.items():
+    for cause in _CAUSES:
         for group in snapshot.groups:
             fewer = sum(nodes[int(rank)].group == group.name for rank, each in made.terminate if each == cause)
             if fewer:
                 are = "is" if fewer == 1 else "are"
                 removed = f"{count_text(fewer)}{of_group(group.name, snapshot)} {are} removed"
-                parts.append(f"{removed}: {_limit(why, group, snapshot, fewer)}")
+                parts.append(f"{removed}: {_limit(cause, group, snapshot, fewer)}")
     if made.infeasible:
         count = sum(count for _, count in made.infeasible)
-        most = joined(f"{group.max}{of_group(group.name, snapshot)}" for group in snapshot.groups)
-        parts.append(f"{tasks_wait(count)} for lack of room, because the maximum number of nodes is {most}")
+        parts.append(f"{tasks_wait(count)} for lack of room, because {_bounds(snapshot)}")
     if made.infeasible_gangs:
         count = len(made.infeasible_gangs)
         parts.append(f"{count_text(count, 'gang')} of tasks {'does' if count == 1 else 'do'} not fit at once")
     if made.floor_infeasible:
-        parts.append("what `request_resources` reserves does not fit into the maximum number of nodes")
+        can_launch = all(group.can_launch for group in snapshot.groups)
+        why = " into the maximum number of nodes" if can_launch else f", because {_bounds(snapshot)}"
+        parts.append(f"what `request_resources` reserves does not fit{why}")
     return "; ".join(parts) or steady(snapshot)
+
+
+def _bounds(snapshot: Snapshot) -> str:
+    """Return the maximum of each group, or that it can launch no more nodes now."""
+    most = joined(f"{group.max}{of_group(group.name, snapshot)}" for group in snapshot.groups if group.can_launch)
+    stopped = joined(repr(group.name) for group in snapshot.groups if not group.can_launch)
+    bounds = [f"the maximum number of nodes is {most}"] if most else []
+    return joined(bounds + ([f"{NO_MORE} of group {stopped}"] if stopped else []))
 
 
 def _asked(snapshot: Snapshot, nodes: dict[int, NodeLoad]) -> str:
@@ -123,9 +132,11 @@ def _asked(snapshot: Snapshot, nodes: dict[int, NodeLoad]) -> str:
     return f"{joined(asked)}, {f'more than fits on {count_text(len(nodes))}' if nodes else 'and no node is up'}"
 
 
-def _limit(why: str, group: Group, snapshot: Snapshot, nodes: int) -> str:
+def _limit(cause: str, group: Group, snapshot: Snapshot, nodes: int) -> str:
+    if cause == "MAX_NUM_NODE_PER_TYPE" and not group.can_launch:
+        return NO_MORE
     timeout = snapshot.idle_timeout if group.idle_timeout is None else group.idle_timeout
-    return why.format(
+    return _CAUSES[cause].format(
         it="it was" if nodes == 1 else "they were", timeout=seconds_text(timeout), max=group.max, all=snapshot.max_nodes
     )
 

@@ -10,6 +10,7 @@ from skyward.scaling.gang_placement import GangPlan, gang_nodes
 from skyward.scaling.gang_text import gangs_wait
 from skyward.scaling.snapshot import Counts, Decision, Group, Snapshot
 from skyward.scaling.wording import (
+    NO_MORE,
     beyond_bounds,
     enough_text,
     idle_text,
@@ -53,6 +54,7 @@ def desired_nodes(
     idle_timeout: float,
     capacity: int | None = None,
     worth: float | None = None,
+    can_launch: bool = True,
 ) -> GroupDecision:
     """Return the desired number of nodes of a group, by the first rule that applies.
 
@@ -70,6 +72,7 @@ def desired_nodes(
         idle_for: seconds since it last had a task.
         capacity: slots of the active nodes; `nodes * slots` by default.
         worth: nodes that the waiting tasks fill; `queued / slots` by default.
+        can_launch: False if `max` is the number of nodes that are there or come, as no more can be launched now.
     """
     slots = slots if slots > 0 else 1
     capacity = nodes * slots if capacity is None else capacity
@@ -80,17 +83,19 @@ def desired_nodes(
         if aim == desired:
             return GroupDecision(aim)
         if wanted <= desired:
-            return GroupDecision(aim, beyond_bounds(desired, aim))
+            return GroupDecision(aim, beyond_bounds(desired, aim, can_launch=can_launch))
         free = f"{tasks_wait(queued)} and {slots_busy(inflight, capacity)}"
         coming = desired - nodes
         requested = f" ({coming:,} {'is' if coming == 1 else 'are'} already requested)" if coming > 0 else ""
         share = f", for {count_text(slots, 'task')} each" if worth is None else ", for the resources that they request"
         needed = f"{more_text(more)}{share if more > 1 else ''}{requested}"
-        return GroupDecision(aim, f"{free}, so {needed}{_limited(wanted, aim)}")
+        return GroupDecision(aim, f"{free}, so {needed}{_limited(wanted, aim, can_launch)}")
     kept = _within(desired, min, max)
     if inflight == 0:
         if idle_for > idle_timeout and min < kept:
-            enough = f"the minimum of {count_text(min)} is enough"
+            enough = enough_text(min) if min else "no node is needed"
+            if min and can_launch:
+                enough = f"the minimum of {count_text(min)} is enough"
             return GroupDecision(min, f"no task has run {idle_text(idle_for, idle_timeout)}, so {enough}", settled=True)
     elif capacity > 0 and inflight / capacity < LOW_UTILISATION:
         few = ceil(inflight / slots) + 1
@@ -98,16 +103,18 @@ def desired_nodes(
         if aim < kept:
             share = f"{few - 1:,} for the running task{'s' * (inflight > 1)} and 1 spare"
             busy = f"{slots_busy(inflight, capacity)}, less than {LOW_UTILISATION:.0%}"
-            return GroupDecision(aim, f"{busy}, so {enough_text(few)}: {share}{_limited(few, aim)}")
+            return GroupDecision(aim, f"{busy}, so {enough_text(few)}: {share}{_limited(few, aim, can_launch)}")
     if kept != desired:
-        return GroupDecision(kept, beyond_bounds(desired, kept))
+        return GroupDecision(kept, beyond_bounds(desired, kept, can_launch=can_launch))
     return GroupDecision(kept)
 
 
-def _limited(wanted: int, aim: int) -> str:
+def _limited(wanted: int, aim: int, can_launch: bool) -> str:
     """Return the bound that a number of nodes was limited to; empty for none."""
     if wanted == aim:
         return ""
+    if not can_launch:
+        return f", but {NO_MORE}" if aim < wanted else f", but {count_text(aim)} must stay"
     return f", but the {'maximum' if aim < wanted else 'minimum'} is {count_text(aim)}"
 
 
@@ -188,6 +195,7 @@ def _outcome(group: Group, queue: _Queue, snapshot: Snapshot) -> GroupDecision:
         idle_for=_idle_for(group, counts, snapshot),
         idle_timeout=snapshot.idle_timeout if group.idle_timeout is None else group.idle_timeout,
         worth=None if queue.plain else queue.nodes,
+        can_launch=group.can_launch,
     )
 
 

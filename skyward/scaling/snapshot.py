@@ -48,7 +48,8 @@ class Group:
         hourly_price: price of each node, USD per hour.
         idle_timeout: seconds without a task before a node may be removed; None for the pool's.
         can_launch: False while no more nodes of it can be launched (sold out, unaffordable, or they fail to start) but
-            those of another group can; `max` is then the number of nodes that are there or come.
+            those of another group can; `max` is then the number of nodes that are there or come. It is about whether to
+            launch here or elsewhere, so it stays True where there is nowhere else; `Snapshot.pauses` is about when.
     """
 
     name: str
@@ -204,7 +205,7 @@ class Snapshot:
         boot_seconds, task_seconds: recent means, None while unknown.
         boots: by group, recent mean of the time from the request of a machine to its first task; absent while unknown.
         pauses: by group, seconds until a source of it may be asked for machines; 0 or absent for now, infinity for
-            never.
+            never. Of every group, whether or not another can launch nodes in its place, as `Group.can_launch` says.
         prices: by group, USD per hour of a node that is launched now; absent for the group's `hourly_price`.
         retained: by group, nodes that keep values for later tasks.
         head: group of node 0, which stays as long as any other node; None if there is no such node.
@@ -275,8 +276,8 @@ class Decision:
         reason: reason for users, a sentence with its numbers and without its full stop: "12 tasks wait and all 2 slots
             are busy, so 6 more nodes are needed".
         victims: ranks to remove first; the rest is removed by highest rank.
-        settled: True if a decision to scale down is based on an idle time: it applies once the cooldown of the last
-            change is over; others must also have been wanted for a cooldown.
+        settled: True if a decision to scale down is based on an idle time: it applies once nothing has been added for
+            the cooldown; others must also have been wanted for a cooldown in which nothing has changed.
         infeasible: waiting shapes that no group can hold.
         cancelled: by group, booting nodes that the decision gives up: they go at once, without the cooldown.
         look_in: seconds after which the policy is to be asked again, whatever happens; None for its interval.

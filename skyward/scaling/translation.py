@@ -51,9 +51,10 @@ def decide_part(
     before = {group.name: snapshot.counts[group.name].desired for group in groups}
     desired = {group.name: _within(before[group.name], group) for group in groups}
     reasons = [
-        f"{_prefix(name, snapshot)}{beyond_bounds(before[name], bound)}"
-        for name, bound in desired.items()
-        if bound != before[name]
+        _prefix(group.name, snapshot)
+        + beyond_bounds(before[group.name], desired[group.name], can_launch=group.can_launch)
+        for group in groups
+        if desired[group.name] != before[group.name]
     ]
     victims: list[int] = []
     for command in rule.commands(_view(snapshot, groups, groups if alone else snapshot.groups)):

@@ -7,9 +7,12 @@ from skyward.formatting import count_text, duration_text
 from skyward.scaling.snapshot import Snapshot
 
 __all__ = [
-    *("beyond_bounds", "enough_text", "idle_text", "more_text", "of_group", "seconds_text", "slots_busy", "steady"),
-    "tasks_wait",
+    *("NO_MORE", "beyond_bounds", "enough_text", "idle_text", "more_text", "of_group", "seconds_text", "slots_busy"),
+    *("steady", "tasks_wait"),
 ]
+
+NO_MORE = "no more can be launched now"
+"""The limit of a group that can launch no nodes now: its bounds in a snapshot are not those of its user."""
 
 _MINUTES_FROM = 120.0
 """Seconds from which a duration is shown in minutes."""
@@ -24,8 +27,13 @@ def seconds_text(seconds: float) -> str:
 
 
 def idle_text(idle: float, timeout: float) -> str:
-    """Return for how long something was idle, in comparison with the timeout that has passed."""
+    """Return for how long something was idle, in comparison with the timeout that has passed.
+
+    Without a timeout, it may have been idle for less than is shown: `for a moment, and the idle timeout is 0 s`.
+    """
     shown = round(idle, 0 if idle >= _TENTHS_UNTIL else 1)
+    if not shown and not timeout:
+        return "for a moment, and the idle timeout is 0 s"
     limit = f"the idle timeout of {seconds_text(timeout)}"
     return f"for {limit}" if shown <= timeout else f"for {seconds_text(shown)}, longer than {limit}"
 
@@ -59,9 +67,15 @@ def of_group(name: str, snapshot: Snapshot) -> str:
     return f" of {name!r}" if len(snapshot.groups) > 1 else ""
 
 
-def beyond_bounds(desired: int, bound: int) -> str:
-    """Return that more nodes are desired than a maximum, or fewer than a minimum."""
+def beyond_bounds(desired: int, bound: int, *, can_launch: bool = True) -> str:
+    """Return that more nodes are desired than a maximum, or fewer than a minimum.
+
+    Args:
+        can_launch: False if the bound is the number of nodes that are there or come, as no more can be launched now.
+    """
     exceeded = f"more than the maximum of {bound}" if desired > bound else f"fewer than the minimum of {bound}"
+    if not can_launch:
+        exceeded = f"{bound} {'is' if bound == 1 else 'are'} there or on the way, and {NO_MORE}"
     return f"{count_text(desired)} {'was' if desired == 1 else 'were'} desired, {exceeded}"
 
 

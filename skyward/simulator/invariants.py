@@ -91,7 +91,7 @@ class Invariants:
         ignores_needs = policy in ("vanilla", "fixed_elastic") and len(self._scenario.groups) > 1
         if policy == "no" or ignores_needs or runner.failed:
             return
-        left = [run.task for run in runner.runs.values() if not run.outcome and run.measured]
+        left = [run.task for run in runner.runs.values() if not run.outcome and (run.measured or run.pinned)]
         if left and any(group.max for group in runner.plane.groups.values()):
             raise self._violation("every task ends", f"tasks {left} have not ended", runner.clock.now)
 

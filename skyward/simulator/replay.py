@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from skyward.control.decide.autoscaler import GrowthLimits
 from skyward.control.decide.recorded_autoscaler import (
@@ -72,6 +72,7 @@ class Replay:
         changes: number of those that changed the number of nodes in the recorded pool.
         differences: evaluations with another outcome now, oldest first.
         notices: lines of the file that were dropped.
+        compared: how the policy of the replay relates to the recorded ones, by name and by parameters.
     """
 
     policies: tuple[str, ...]
@@ -80,6 +81,7 @@ class Replay:
     changes: int
     differences: tuple[Difference, ...]
     notices: tuple[str, ...]
+    compared: Literal["same", "parameters", "other"] = "same"
 
 
 def replay(path: Path, policy: str | None = None) -> Replay:
@@ -97,6 +99,7 @@ def replay(path: Path, policy: str | None = None) -> Replay:
     differences: list[Difference] = []
     pools = evaluations = changes = 0
     header: LogHeader | None = None
+    names_match = parameters_match = True
     autoscaler = RecordedAutoscaler(find_policy("no"))
     first = 0.0
     for line in lines:
@@ -105,6 +108,8 @@ def replay(path: Path, policy: str | None = None) -> Replay:
                 pools += 1
                 names[header.policy] = None
                 asked = _recorded_policy(header, line, path) if policy is None else find_policy(policy)
+                names_match &= header.policy == asked.name
+                parameters_match &= not _changed(header, asked)
                 autoscaler = RecordedAutoscaler(asked, header.cooldown)
                 first = -1.0
             case AutoscalerStarted(now):
@@ -125,7 +130,10 @@ def replay(path: Path, policy: str | None = None) -> Replay:
                     name = header.pool if header is not None else ""
                     found = Difference(line.number, name, snapshot.now - first, snapshot, recorded, now_decided)
                     differences.append(found)
-    return Replay(tuple(names), pools, evaluations, changes, tuple(differences), tuple(notices))
+    compared: Literal["same", "parameters", "other"] = "other"
+    if names_match:
+        compared = "same" if parameters_match else "parameters"
+    return Replay(tuple(names), pools, evaluations, changes, tuple(differences), tuple(notices), compared)
 
 
 def _evaluate(autoscaler: RecordedAutoscaler, snapshot: Snapshot, limits: GrowthLimits) -> EvaluationOutcome:
@@ -155,7 +163,7 @@ def _recorded_policy(header: LogHeader, line: LogLine, path: Path) -> Policy:
             f"cannot be run here. Give one with --policy to see what it would have decided: {_listed(POLICIES)}."
         )
     usual = find_policy(header.policy)
-    changed = {name: value for name, value in header.parameters.items() if plain(getattr(usual, name, None)) != value}
+    changed = _changed(header, usual)
     try:
         return replace(usual, **changed) if changed else usual  # type: ignore[type-var]  # it is a dataclass
     except TypeError as error:
@@ -163,6 +171,11 @@ def _recorded_policy(header: LogHeader, line: LogLine, path: Path) -> Policy:
             f"Line {line.number} of '{path}' gives the policy {header.policy!r} parameters that it does not have in "
             f"this version of Skyward ({', '.join(sorted(changed))}): replay the log with the version that wrote it."
         ) from error
+
+
+def _changed(header: LogHeader, policy: Policy) -> dict[str, Any]:
+    """Return the recorded parameters that are other ones in `policy`."""
+    return {name: value for name, value in header.parameters.items() if plain(getattr(policy, name, None)) != value}
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -195,6 +195,9 @@ def _check_together(options: CellOptions) -> None:
     if options.by_node and options.gang is not None:
         text = "--by-node needs --on all, which cannot be combined with --gang: leave out --by-node."
         raise OptionError(text, ["--by-node", "--gang"], [str(options.gang)])
+    if options.by_node and options.map is not None:
+        text = "--by-node needs --on all, which cannot be combined with --map: leave out --by-node."
+        raise OptionError(text, ["--by-node", "--map"], [options.map])
     if options.by_node and not options.on_several:
         text = "--by-node is about the output of several nodes: write --on all too, or leave it out."
         raise OptionError(text, ["--by-node"])

@@ -336,7 +336,8 @@ class CellRunner:
         progress = self._display.progress(text, settings, options.quiet or shape != "map" or options.noblock)
         recorder = OutputRecorder() if options.noblock else None
         sections = NodeSections(self._shell) if options.by_node else None
-        sink = sections or CellSink(self._shell, label=shape == "all" or options.gang is not None, recorder=recorder)
+        cell_sink = CellSink(self._shell, label=shape == "all" or options.gang is not None, recorder=recorder)
+        sink = sections or cell_sink
         footed = settings.footer and options.footer and not options.quiet
         finish = _with_retry_notices(sink.finish, runs) if options.retries else sink.finish
         names_node = not footed and len(compute.snapshot().nodes) > 1
@@ -362,9 +363,9 @@ class CellRunner:
                 for pending in sent.pendings
             ]
             if options.gang is not None:
-                compute.start_gang(
-                    pendings, options.placement or "pack", sink=sink, runs=runs, waits=not options.noblock
-                )
+                sinks = [cell_sink.of_member(rank) for rank in range(len(pendings))]
+                placement = options.placement or "pack"
+                compute.start_gang(pendings, placement, sinks=sinks, runs=runs, waits=not options.noblock)
                 _stop_with_the_first(runs)
             else:
                 for pending in pendings:
@@ -473,10 +474,17 @@ def _shape(options: "CellOptions") -> Shape:
 
 
 def _stop_with_the_first(runs: "Sequence[Run[Any]]") -> None:
-    """Stop the other runs of a gang once one has failed: they may wait for it."""
+    """Stop the other runs of a gang once one has failed: they may wait for it.
+
+    They started together, so a run that reaches the timeout ends the time of all, whichever is the first.
+    """
+
+    from skyward.frontends.pools import stop_overdue  # loads the engine, so it is imported late
 
     def over(run: "Run[Any]", _: object) -> None:
-        if run.state in ("failed", "cancelled"):
+        if run.timed_out:
+            stop_overdue(runs)
+        elif run.state in ("failed", "cancelled"):
             stop_all(runs)
 
     for run in runs:

@@ -178,6 +178,28 @@ def test_timeout_of_a_gang_is_a_timeout_whichever_run_reaches_it_first(kernel: K
     assert kernel("reached").data == ["[1, 1]"]
 
 
+def test_footer_of_a_gang_that_timed_out_counts_every_run(kernel: Kernel) -> None:
+    """One run is told to stop by the timeout, and stops the others: each of them ran past it."""
+    kernel("%config SkyMagics.footer = True")
+    for _ in range(3):
+        cell = kernel("%%sky --gang 3 --timeout 0.5\nimport time\nwhile True: time.sleep(0.01)")
+        assert cell.error[0] == "TaskTimeoutError"
+        assert cell.data[-1].endswith(", 3 of 3 timed out")
+    cell = kernel(
+        "%%sky --gang 3\nimport time\nif not sky.instance_info().gang.rank: 1 / 0\nwhile True: time.sleep(0.01)"
+    )
+    assert cell.error[0] == "ZeroDivisionError"
+    assert cell.data[-1].endswith(", 1 of 3 failed, 2 stopped")
+    kernel("%config SkyMagics.footer = False")
+
+
+def test_lines_of_runs_of_a_gang_on_one_node_are_told_apart(kernel: Kernel) -> None:
+    cell = kernel("%%sky --pool wide --concurrency 2 --gang 2\nprint('rank', sky.instance_info().gang.rank)")
+    shown = sorted(filter(str.strip, map(last_version, cell.text().split("\n"))))
+    assert [line.partition(", ")[2] for line in shown] == ["rank 0] rank 0", "rank 1] rank 1"]
+    assert {line.partition(", ")[0] for line in shown} == {"[node 0"}
+
+
 def test_gang_that_does_not_fit_is_refused(kernel: Kernel) -> None:
     name, lines = kernel("%%sky --gang 40\n1").error
     assert name == "NoGroupFitsError"

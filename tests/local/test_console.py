@@ -217,6 +217,12 @@ def test_losses_and_decisions_are_printed_as_lines(capsys: pytest.CaptureFixture
     assert len(re.findall(r"skyward: pool 'p': node 1 is ready after .* \(2 of 2 nodes\)\n", err)) == 2
 
 
+def test_option_without_an_effect_is_said_when_the_pool_opens(capsys: pytest.CaptureFixture[str]) -> None:
+    with sky.Compute(nodes=1, name="p", target_wait="fast"):
+        pass
+    assert "Pool 'p': target_wait has no effect while the number of nodes is fixed" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("console", ["silent", False, "log"])
 def test_quiet_console_prints_no_loss_and_no_decision(
     console: Any, home: Path, capsys: pytest.CaptureFixture[str]

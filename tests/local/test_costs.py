@@ -86,3 +86,14 @@ def test_pool_that_cost_money_says_how_much_when_it_is_closed(capsys: pytest.Cap
         pass
     shown = capsys.readouterr().err
     assert re.search(r"^Pool 'paid' cost \$0\.\d+: 2 machines of local.*, [\d.]+ s together, \$0\.\d+\.$", shown, re.M)
+
+
+def test_every_line_about_a_closed_pool_has_the_same_cost(capsys: pytest.CaptureFixture[str]) -> None:
+    paid = sky.Local(hourly_price=36_000.0)  # ten dollars per second
+    pool = Compute(name="dear", provider=paid, nodes=2, options=sky.Options(logging=False, console="minimal"))
+    with pool:
+        busy(0.0) >> pool
+    shown = capsys.readouterr().err
+    (bill,) = re.findall(r"^Pool 'dear' cost (\$[\d.]+): ", shown, re.M)
+    (closed,) = re.findall(r"closed after .*: 1 task done, (\$[\d.]+)$", shown, re.M)
+    assert bill == closed == f"${pool.snapshot().spent:.2f}"

@@ -54,6 +54,28 @@ def test_killed_node_is_replaced_under_its_rank() -> None:
         assert [rank for rank, _, _ in tasks.place() @ pool] == [0, 1]
 
 
+def test_task_for_a_lost_node_that_cannot_come_back_ends_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: it waited for ever, since other nodes of the pool ran."""
+
+    async def sold_out(*_: object) -> None:
+        raise sky.NoCapacityError("none is free")
+
+    groups = {
+        "cheap": sky.Spec(vcpus=1, provider=sky.Local(hourly_price=1.0)),
+        "dear": sky.Spec(vcpus=1, provider=sky.Local(hourly_price=3600.0)),
+    }
+    with sky.Compute(groups=groups, budget=1000.0) as pool:
+        victim = pool.start(tasks.pid(), on=1).future.result(30)
+        monkeypatch.setattr("skyward_providers.local._LocalProvider.provision", sold_out)
+        os.kill(victim, signal.SIGKILL)
+        wait_for(lambda: pool.snapshot().per_hour < 3600.0, "the lost node to be gone")
+        waiting = pool.start(tasks.pid(), on=1)
+        pool.set_budget(pool.snapshot().spent + 30.0)
+        with pytest.raises(sky.BudgetExhaustedError, match="cannot start node 1: it cannot afford another node"):
+            waiting.future.result(30)
+        assert tasks.add(1, 2) >> pool == 3
+
+
 def test_results_are_complete_and_unique_while_nodes_die(tmp_path: Path) -> None:
     """Kill nodes during a gather: every task has one result, in order."""
     log = tmp_path / "log"

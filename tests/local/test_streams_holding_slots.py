@@ -103,6 +103,23 @@ def test_streams_that_hold_every_slot_are_detected_also_for_pinned_tasks() -> No
             in_a_loop(pool, lambda x: tasks.add(x, 1) @ pool)
 
 
+def test_advice_names_a_number_of_slots_that_is_enough() -> None:
+    def three_at_a_time(pool: sky.Compute) -> None:
+        for one, two in zip(tasks.count(MANY) >> pool, tasks.count(MANY) >> pool, strict=True):
+            assert tasks.add(one, two) @ pool == [one + two]
+            if one == 3:
+                return
+
+    advice = r"`worker=sky.Worker\(concurrency=3\)` or `--concurrency 3`"
+    with (
+        sky.Compute(nodes=1, worker=sky.Worker(concurrency=2)) as pool,
+        pytest.raises(sky.SlotsHeldError, match=advice),
+    ):
+        three_at_a_time(pool)
+    with sky.Compute(nodes=1, worker=sky.Worker(concurrency=3)) as pool:
+        three_at_a_time(pool)
+
+
 def test_gang_that_needs_the_slot_of_a_stream_is_refused() -> None:
     with sky.Compute(nodes=2) as pool:
         with pytest.raises(sky.SlotsHeldError):

@@ -205,7 +205,7 @@ def test_panel_is_live_and_executes_commands_while_a_cell_runs(lab: Lab, tmp_pat
     least.press("Enter")
     lab.pool().get_by_text("2 of 2\N{EN DASH}4 nodes").wait_for()
     assert most.input_value() == "4"
-    lab.section("decisions").get_by_text("resized to 2 to 4").wait_for()
+    lab.section("decisions").get_by_text("resized to between 2 and 4").wait_for()
 
     resized = lab.section("decisions").get_by_text("resized to")
     before = resized.count()
@@ -217,7 +217,7 @@ def test_panel_is_live_and_executes_commands_while_a_cell_runs(lab: Lab, tmp_pat
     lab.page.mouse.move(thumb["x"] + thumb["width"] + 20, middle[1], steps=12)
     lab.page.mouse.up()
     lab.pool().get_by_text("2 of 2\N{EN DASH}8 nodes").wait_for()
-    lab.section("decisions").get_by_text("resized to 2 to 8").wait_for()
+    lab.section("decisions").get_by_text("resized to between 2 and 8").wait_for()
     assert resized.count() == before + 1, "a dragged bound is sent once, on release"
     lab.see("scaled")
 

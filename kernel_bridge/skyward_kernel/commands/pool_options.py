@@ -48,14 +48,23 @@ def _several(*flags: str, to: str, metavar: str, takes: str, help: str) -> Optio
     return _pool(*flags, to=to, metavar=metavar, help=help, read=reading.packages, takes=takes, merge=_joined)
 
 
-BUDGET = _pool(
-    "--budget",
-    to="budget",
-    metavar="USD",
-    help="maximum total cost of the pool",
-    read=reading.number,
-    takes="USD in total, such as 20",
-)
+def _usd(flag: str, *, to: str, takes: str, help: str) -> Option:
+    return _pool(flag, to=to, metavar="USD", help=help, read=reading.number, takes=f"USD {takes}")
+
+
+def _gib(flag: str, *, to: str, such_as: int, help: str) -> Option:
+    return _pool(
+        flag, to=to, metavar="GIB", help=help, read=reading.gigabytes, takes=f"a number of GiB, such as {such_as}"
+    )
+
+
+def _lifetime(flag: str, *, to: str, help: str) -> Option:
+    return _pool(
+        flag, to=to, metavar="SECONDS", help=help, read=reading.lifetime, takes="a duration, such as 600, 10m or 1h"
+    )
+
+
+BUDGET = _usd("--budget", to="budget", takes="in total, such as 20", help="maximum total cost of the pool")
 
 POOL_OPTIONS: tuple[Option, ...] = (
     _pool(
@@ -84,22 +93,8 @@ POOL_OPTIONS: tuple[Option, ...] = (
         takes="NAME or NAME:COUNT, such as A100 or H100:8",
     ),
     _pool("--vcpus", to="vcpus", metavar="N", help="virtual CPUs of each node", read=reading.number, takes="a number"),
-    _pool(
-        "--memory",
-        to="memory_gb",
-        metavar="GIB",
-        help="memory of each node",
-        read=reading.gigabytes,
-        takes="a number of GiB, such as 32",
-    ),
-    _pool(
-        "--disk",
-        to="disk_gb",
-        metavar="GIB",
-        help="disk of each node",
-        read=reading.gigabytes,
-        takes="a number of GiB, such as 100",
-    ),
+    _gib("--memory", to="memory_gb", such_as=32, help="memory of each node"),
+    _gib("--disk", to="disk_gb", such_as=100, help="disk of each node"),
     _choice("--arch", to="architecture", choices=("x86_64", "arm64"), help="architecture of the CPUs"),
     _choice(
         "--allocation",
@@ -108,13 +103,11 @@ POOL_OPTIONS: tuple[Option, ...] = (
         help="spot machines, which are cheaper and may be preempted, or on-demand ones",
     ),
     _pool("--region", to="region", metavar="NAME", help="region, as the provider names it", takes="a region"),
-    _pool(
+    _usd(
         "--max-cost",
         to="max_hourly_cost",
-        metavar="USD",
+        takes="per node and hour, such as 2.50",
         help="maximum cost of one node per hour",
-        read=reading.number,
-        takes="USD per node and hour, such as 2.50",
     ),
     BUDGET,
     _pool(
@@ -142,13 +135,11 @@ POOL_OPTIONS: tuple[Option, ...] = (
         takes="cheap, balanced, fast, or a duration, such as 90, 10m or 1h",
         choices=TARGETS,
     ),
-    _pool(
+    _usd(
         "--waiting-cost",
         to="waiting_cost",
-        metavar="USD",
+        takes="per hour, such as 5",
         help="cost of an hour for which a task waits; idle nodes are kept longer for it",
-        read=reading.number,
-        takes="USD per hour, such as 5",
     ),
     _pool(
         "--consolidate-within",
@@ -165,21 +156,11 @@ POOL_OPTIONS: tuple[Option, ...] = (
         help="file to which each scaling decision is appended, for `sky simulate --replay`",
         takes="the path of a file, such as decisions.jsonl",
     ),
-    _pool(
-        "--ttl",
-        to="ttl",
-        metavar="SECONDS",
-        help="time that nodes outlive this kernel",
-        read=reading.lifetime,
-        takes="a duration, such as 600, 10m or 1h",
-    ),
-    _pool(
+    _lifetime("--ttl", to="ttl", help="time that nodes outlive this kernel"),
+    _lifetime(
         "--warm",
         to="warm",
-        metavar="SECONDS",
         help="time for which rented machines are kept, and cost money, after the pool is closed, for the next pool",
-        read=reading.lifetime,
-        takes="a duration, such as 600, 10m or 1h",
     ),
     _pool(
         "--plugin",

@@ -50,6 +50,7 @@ from skyward.process.lifespan import Lifespan, Say
 from skyward.scaling.snapshot import Demand
 from skyward.specs import Nodes, Options, Spec
 from skyward.specs.plugin_order import processes, required
+from skyward.specs.unused_options import unused_options
 
 if TYPE_CHECKING:
     from skyward.events.metrics import NodeMetrics
@@ -192,6 +193,8 @@ class Pool:
             self._bus.emit(events.PoolNote, note)
         if not self._keep_machines:
             self._warn_of_price()
+            if unused := unused_options(self._options, [each.nodes for each in self._launchers.values()]):
+                self.note(unused)
         self._life.move("provisioning", _now())
         size = self._record.size()
         self._plane = control = plane_of(self._launchers, self._options, size)
@@ -280,9 +283,11 @@ class Pool:
                 notice = f"Pool {self.name!r} is left as it was: attach to it again, or `sky reap {self.name}`."
                 self._bus.emit(events.PoolNote, notice)
             else:
+                notice = self._settle_bill()
                 if self._publisher is not None:
                     self._publisher.publish_closed(_now())
-                self._present_bill()
+                if notice:
+                    self._bus.emit(events.PoolNote, notice)
                 if kept:
                     self._rest(kept)
                 else:
@@ -305,15 +310,16 @@ class Pool:
             self._bus.emit(events.PoolClosed, _now() - self._began, *self._counts, spent, left)
             self._bus.end()
 
-    def _present_bill(self) -> None:
-        """Tell what the machines of the pool have cost, unless they were free."""
+    def _settle_bill(self) -> str:
+        """Take the bill of the machines as the cost of the pool; return a notice on it, empty if they were free."""
         try:
-            notice = bill_notice(self.name, summed(self._record.bills(), time.time()))
+            costs = summed(self._record.bills(), time.time())
         except JournalError as error:  # the machines are gone, which counts
             _logger.warning("the costs of pool %r are unknown: %s", self.name, error)
-            return
-        if notice:
-            self._bus.emit(events.PoolNote, notice)
+            return ""
+        if costs and self._plane is not None:
+            self._plane.ledger.settle(sum(each.spent for each in costs))
+        return bill_notice(self.name, costs)
 
     def _to_keep_warm(self, *, was_ready: bool) -> dict[int, WarmTerms]:
         """Return the machines to keep for later pools, of which the budget covers the costs."""

@@ -2,8 +2,8 @@
 
 The policy's request is clamped to the bounds of the groups, the pool and the budget, and is at least the floor set with
 `request_resources`. Scaling up is immediate. Scaling down waits until nothing has changed for the cooldown and the
-policy has requested fewer nodes all that time; the highest of those requests is used. Nodes that keep values for later
-tasks stay.
+policy has requested fewer nodes all that time; the highest of those requests is used. A request that is based on an
+idle time waits only until nothing has been added for the cooldown. Nodes that keep values for later tasks stay.
 
 Source: spec/ "Provision controllers".
 """
@@ -17,7 +17,7 @@ from skyward.control.lifecycle import AUTOSCALER, AutoscalerState, Lifecycle
 from skyward.formatting import count_text, joined, money_text
 from skyward.scaling.bundles import floor_nodes
 from skyward.scaling.snapshot import Decision, Policy, Snapshot
-from skyward.scaling.wording import of_group, seconds_text
+from skyward.scaling.wording import NO_MORE, of_group, seconds_text
 
 __all__ = ["Autoscaler", "BlockedNodes", "Evaluation", "GrowthLimits"]
 
@@ -90,6 +90,7 @@ class Autoscaler:
     )
     due_at: float | None = field(default=None, init=False)
     _acted_at: float = float("-inf")
+    _grew_at: float = float("-inf")
     _fewer_since: dict[str, float] = field(default_factory=dict)
     _most_wanted: dict[str, int] = field(default_factory=dict)
 
@@ -109,10 +110,16 @@ class Autoscaler:
             self._life.move("watching", now)
 
     def start_cooldown(self, now: float) -> None:
-        """Start the cooldown: the pool was changed, by the policy or by hand."""
+        """Start the cooldown: the pool was changed by hand."""
+        self._cool_down(now, is_growth=True)
+
+    def _cool_down(self, now: float, *, is_growth: bool) -> None:
+        """Start the cooldown; nodes that idle may go in one that follows a removal."""
         if self.state != "waiting":
             self._life.move("cooling", now)
         self._acted_at = now
+        if is_growth:
+            self._grew_at = now
         self.due_at = self._end_of_cooldown()
         self._fewer_since.clear()
         self._most_wanted.clear()
@@ -141,17 +148,17 @@ class Autoscaler:
         if any(after[name] > before[name] for name in after):
             for name, each in limits.blocked.items():
                 after[name] = min(after[name], max(wanted[name], before[name] - each.nodes))
-                notes.append(f"group {name!r} {each.why}")
+                notes = list(dict.fromkeys((*notes, f"group {name!r} {each.why}")))
         after = _growth_within_total(before, after, snapshot)
         reason, held_back = decision.reason, ""
         if after == wanted == before:
             held_back = joined(notes)
         else:
             reason = ", but ".join(filter(None, (reason, joined(notes))))
-            held_back = self._why_held_back(now) if after != wanted else ""
+            held_back = self._why_held_back(now, decision.settled) if after != wanted else ""
         verdict = Evaluation(before, after, reason, decision.victims, held_back)
         if verdict.changed:
-            self.start_cooldown(now)
+            self._cool_down(now, is_growth=any(after[name] > before[name] for name in after))
         return verdict if verdict.changed or held_back else None
 
     def _end_of_cooldown(self) -> float | None:
@@ -171,16 +178,16 @@ class Autoscaler:
         before = max(wanted, before - cancelled)
         since = self._fewer_since.setdefault(group, now)
         most = self._most_wanted[group] = max(wanted, self._most_wanted.get(group, wanted))
-        earliest = self._acted_at + self.cooldown
+        earliest = self._grew_at + self.cooldown
         if not settled:
-            earliest = max(earliest, since + self.cooldown)
+            earliest = max(self._acted_at + self.cooldown, since + self.cooldown)
         if now >= earliest:
             return wanted if settled else most
         self.due_at = earliest if self.due_at is None else min(self.due_at, earliest)
         return before
 
-    def _why_held_back(self, now: float) -> str:
-        left = self.cooldown - (now - self._acted_at)
+    def _why_held_back(self, now: float, settled: bool) -> str:
+        left = self.cooldown - (now - (self._grew_at if settled else self._acted_at))
         if left > 0:
             return f"the cooldown of {seconds_text(self.cooldown)} ends in {max(1, ceil(left))} s"
         return f"until fewer nodes have been enough for {seconds_text(self.cooldown)}"
@@ -216,7 +223,10 @@ def _within_bounds(decision: Decision, snapshot: Snapshot, limits: GrowthLimits)
         least.append((floor.get(name, 0), f"`request_resources` reserves at least {floored}{of}"))
         least += [(retained.nodes, retained.why)] if retained is not None else []
         highest = max(group.max, 0 if retained is None else retained.nodes)
-        most = [(highest, f"the maximum{of} is {count_text(highest)}")]
+        bound = f"the maximum{of} is {count_text(highest)}" if group.can_launch else f"{NO_MORE}{of}"
+        if name in limits.blocked:
+            bound = f"group {name!r} {limits.blocked[name].why}"
+        most = [(highest, bound)]
         if more is not None:
             affordable = max(before[name], counts.active + counts.booting + more)
             allowed = f"at most {count_text(affordable)}" if affordable else "no node"

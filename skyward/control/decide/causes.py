@@ -131,9 +131,10 @@ def describe(message: PlaneMessage, rank_of: Callable[[int], int | None]) -> str
 
 
 def resized_text(bounds: Mapping[str, tuple[int, int]]) -> str:
-    """Return a resize with its bounds: `resized to 2 to 4 nodes`; of several groups, with their names."""
+    """Return a resize with its bounds: `resized to between 2 and 4 nodes`; of several groups, with their names."""
     sizes = [
-        count_text(least if least == most else f"{least} to {most}") + (f" of {name!r}" if len(bounds) > 1 else "")
+        (count_text(least) if least == most else f"between {least} and {most} nodes")
+        + (f" of {name!r}" if len(bounds) > 1 else "")
         for name, (least, most) in bounds.items()
     ]
     return f"resized to {joined(sizes)}"

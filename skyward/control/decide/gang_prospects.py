@@ -7,6 +7,7 @@ the groups that it lacks nodes of are sold out for longer than the patience of t
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Literal
 
 from skyward.control.decide.machines.budget import DRAIN_RESERVE
@@ -52,25 +53,57 @@ class _Short:
     nodes: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Inputs:
+    """The state that decides how waiting gangs end, beside the time and the costs: while it stays, so do the ends.
+
+    Attributes:
+        groups: the groups, with as many nodes at most as they can have.
+        coming: nodes that each of them has, or that are at least requested.
+        obstacles: kind of the obstacle of each group that has one, and whether it is final.
+        awaits_answer: True if a request is unanswered, where that matters.
+        is_priced: True if the pool has a budget.
+    """
+
+    groups: tuple[Group, ...] = ()
+    coming: tuple[int, ...] = ()
+    obstacles: frozenset[tuple[str, str, bool]] = frozenset()
+    awaits_answer: bool = False
+    is_priced: bool = False
+
+
 @dataclass
 class GangProspects:
-    """Prospects of one pool's waiting gangs, which are told apart by their numbers."""
+    """Prospects of one pool's waiting gangs, which are told apart by their numbers.
+
+    A gang is looked at when it begins to wait, when the state changes that its end depends on, when the first of those
+    that lack nodes has waited for the patience, and when the budget no longer covers the dearest one; not otherwise, so
+    that a message costs no more while thousands of gangs wait.
+    """
 
     prospects: Prospects
     _ever: _Known = field(default_factory=_Known)
     _now: _Known = field(default_factory=_Known)
     _short: dict[int, _Short] = field(default_factory=dict)
+    _inputs: _Inputs = field(default_factory=_Inputs)
+    _short_since: float = inf
+    _dearest: float = 0.0
 
     def ends(
-        self, waiting: Mapping[int, GangDemand], fixed: Mapping[str, int] | None, now: float
+        self,
+        waiting: Mapping[int, GangDemand],
+        fresh: Mapping[int, GangDemand],
+        fixed: Mapping[str, int] | None,
+        now: float,
     ) -> dict[int, GangEnd]:
         """Return how those of the waiting gangs end that can never start.
 
         Args:
+            fresh: those that began to wait since the last call.
             fixed: the only numbers of nodes that the groups will have; None if they may grow.
         """
-        for number in self._short.keys() - waiting.keys():
-            del self._short[number]
+        for number in fresh:
+            self._short.pop(number, None)
         obstacles = self.prospects.obstacles(now)
         stopped = {
             name: each
@@ -78,9 +111,32 @@ class GangProspects:
             if each.kind in ("failed", "closed", "full") and each.is_final
         }
         groups = tuple(self._at_most(group, stopped, fixed, now) for group in self.prospects.groups.values())
+        inputs = self._inputs_of(groups, obstacles)
+        if inputs != self._inputs or self._is_due(now):
+            self._inputs, fresh = inputs, waiting
+            self._short_since, self._dearest = inf, 0.0
+            for number in self._short.keys() - waiting.keys():
+                del self._short[number]
+        if not fresh:
+            return {}
         self._look_at(self._ever, groups, waiting)
-        ends = ((number, self._end(number, gang, groups, obstacles, fixed, now)) for number, gang in waiting.items())
+        ends = ((number, self._end(number, gang, groups, obstacles, fixed, now)) for number, gang in fresh.items())
         return {number: end for number, end in ends if end is not None}
+
+    def _inputs_of(self, groups: tuple[Group, ...], obstacles: Mapping[str, GroupObstacle]) -> _Inputs:
+        return _Inputs(
+            groups,
+            tuple(self._coming(group.name) for group in groups),
+            frozenset((name, each.kind, each.is_final) for name, each in obstacles.items()),
+            bool(obstacles or self._short) and any(map(self.prospects.reconciler.requested, self.prospects.groups)),
+            self.prospects.ledger.budget is not None,
+        )
+
+    def _is_due(self, now: float) -> bool:
+        """Return whether a waiting gang may end because of the time that has passed, or of the costs since then."""
+        if self._dearest and not self.prospects.ledger.could_pay_more(self._dearest, now):
+            return True
+        return now - self._short_since > self.prospects.reconciler.limits.patience
 
     def replaceable(self, waiting: Mapping[int, GangDemand], now: float) -> set[Needs]:
         """Return the needs of the waiting gangs that could start without more nodes of the groups with an obstacle."""
@@ -112,6 +168,7 @@ class GangProspects:
         per_hour = sum(launches.get(group.name, 0) * group.hourly_price for group in groups) if launches else 0.0
         if per_hour and not self.prospects.ledger.could_pay_more(per_hour, now):
             return GangEnd("unfunded", self._unaffordable(gang, sum(launches.values()), per_hour, now))
+        self._dearest = max(self._dearest, per_hour)
         if self._waits_too_long(number, gang, groups, obstacles, now):
             minutes = f"{self.prospects.reconciler.limits.patience / 60:g} minutes"
             whys = self._whys(gang, obstacles, ("sold out",))
@@ -150,6 +207,7 @@ class GangProspects:
         short = self._short.setdefault(number, _Short(now, nodes))
         if nodes > short.nodes:
             short.since, short.nodes = now, nodes
+        self._short_since = min(self._short_since, short.since)
         return now - short.since > reconciler.limits.patience
 
     def _look_at(self, known: _Known, groups: tuple[Group, ...], waiting: Collection[int]) -> None:

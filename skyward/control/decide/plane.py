@@ -10,6 +10,7 @@ from dataclasses import replace
 from skyward.control.decide.autoscaler import Autoscaler, BlockedNodes, GrowthLimits
 from skyward.control.decide.causes import Cause, CauseLog, describe, resized_text
 from skyward.control.decide.checking import failure_text
+from skyward.control.decide.first_nodes import FirstNodes
 from skyward.control.decide.gang_prospects import GangEnd, GangProspects
 from skyward.control.decide.machines import messages as machines
 from skyward.control.decide.machines.budget import (
@@ -42,17 +43,16 @@ from skyward.control.decide.plane_view import PlaneView
 from skyward.control.decide.prospects import RAISE_BUDGET, GroupObstacle, Prospects, VainWait
 from skyward.control.decide.recorded_autoscaler import RecordedAutoscaler
 from skyward.control.decide.removal import after_drain, at_least, retained_nodes
+from skyward.control.decide.room import RoomMaker
 from skyward.control.decide.settings import PlaneSettings
 from skyward.control.decide.tasks import messages as tasks
 from skyward.control.decide.tasks.manager import TaskManager
-from skyward.control.decide.total import over_total, room_maker, within_total
+from skyward.control.decide.total import over_total, within_total
 from skyward.errors import IllegalTransitionError
 from skyward.events.decisions import UNUSABLE, Decider, DecisionEvent, DecisionLog
 from skyward.formatting import count_text, money_text
 from skyward.kept.registry import KeptRegistry
 from skyward.scaling.bundles import floor_nodes
-from skyward.scaling.fitting import cheapest
-from skyward.scaling.gang_placement import gang_nodes
 from skyward.scaling.snapshot import DEFAULT_IDLE_TIMEOUT, Demand, Group, Policy, RetainedNodes, Snapshot
 from skyward.values.needs import NOTHING, Needs
 
@@ -88,6 +88,9 @@ class ControlPlane:
         self.kept = KeptRegistry()
         self.prospects = Prospects(self.groups, self.reconciler, self.ledger, settings.max_nodes)
         self.gang_prospects = GangProspects(self.prospects)
+        parts = self.groups, self.tasks, self.reconciler, self.prospects
+        self._first_nodes = FirstNodes(*parts, settings.max_nodes)
+        self._room_maker = RoomMaker(*parts, self.kept, settings.max_nodes)
         self._view = PlaneView(self.groups, self.tasks, self.reconciler.table, self.ledger)
         self.ready = False
         self.failure = ""
@@ -273,89 +276,30 @@ class ControlPlane:
 
     def _wake(self, needs: Needs, reason: str, now: float, effects: list[PlaneEffect]) -> None:
         """Launch a node that can hold `needs`, for a pool that has none."""
-        blocked = self.prospects.blocked([needs], now)
-        group = cheapest(self.prospects.limited(blocked), needs)
-        if group is not None and not self.budget_exhausted:
-            after = {**self.desired, group.name: 1}
-            if self.head is not None:  # it still drains, and will be needed as long as there is any node
-                after = within_total({**after, self.head: 1}, {self.head: 1}, (), self.settings.max_nodes)
-            because = [f", because group {name!r} {each.why}" for name, each in blocked.items()]
-            self._decide("policy", after, reason + "".join(because), now, effects)
+        first = self._first_nodes.for_task(needs, now)
+        if first is not None and not self.budget_exhausted:
+            after, because = first
+            self._decide("policy", after, reason + because, now, effects)
+
+    @property
+    def _may_adapt(self) -> bool:
+        """True if the number of nodes may follow what waits."""
+        return not self.budget_exhausted and self.elastic and self.policy.name != "no"
 
     @property
     def _may_wake(self) -> bool:
         """True if the policy may launch the first node of a pool that has none."""
-        return not self.budget_exhausted and self.elastic and self.policy.name != "no" and self.head is None
+        return self._may_adapt and self.head is None
 
     def _wakeable(self) -> list[Needs]:
         """Return the waiting shapes that a group could hold, if the policy may launch nodes at all."""
-        if not self._may_wake:
-            return []
-        able = [group for group in self.groups.values() if group.max]
-        return [needs for needs in self.tasks.shapes() if any(group.can_hold(needs) for group in able)]
-
-    def _is_full(self) -> bool:
-        most = self.settings.max_nodes
-        return most is not None and sum(map(self.reconciler.effective, self.groups)) >= most
-
-    def _make_room(self, now: float, effects: list[PlaneEffect]) -> bool:
-        """Remove an idle node in favour of tasks that no node there is can hold; return whether one was removed."""
-        unheld = [needs for needs in self.tasks.shapes() if not self._is_held(needs)]
-        if not unheld:
-            return False
-        kept = self.kept.busy_nodes(now)
-        idle = {
-            rank: self.reconciler.table.assignments[rank].machine.group
-            for rank in self.tasks.ranks
-            if rank not in kept and self.tasks.is_empty(rank)
-        }
-        obstacles = self.prospects.obstacles(now)
-        for needs in unheld:
-            fitting = [group for group in self.groups.values() if group.can_hold(needs)]
-            able = [group for group in fitting if group.max and group.name not in obstacles]
-            group = cheapest(able, needs)
-            rank = room_maker(idle, self.groups, self.desired, [group.name for group in able])
-            if group is None or rank is None:
-                continue
-            gives = idle[rank]
-            after = {**self.desired, gives: self.desired[gives] - 1}
-            if rank:
-                after[group.name] = self.desired[group.name] + 1
-            reason = f"tasks wait that need a node of group {group.name!r}, and idle node {rank} makes room for it"
-            self._decide("reconciler", after, reason, now, effects, victims=(rank,))
-            return True
-        return False
-
-    def _is_held(self, needs: Needs) -> bool:
-        """Return whether a node that could hold this shape is active or boots."""
-        return any(self.reconciler.effective(name) for name, group in self.groups.items() if group.can_hold(needs))
-
-    def _needed(self, groups: Sequence[Group]) -> dict[str, int]:
-        """Return the nodes without which waiting tasks could start nowhere, by group: one for each such shape.
-
-        Some policies do not look at the needs of tasks: they launch no node of the only group that fits, or remove it.
-        """
-        needed: dict[str, int] = {}
-        if len(groups) == 1 or self.policy.name == "no":
-            return needed
-        for needs in self.tasks.shapes():
-            able = [group for group in groups if group.can_hold(needs)]
-            there = {group.name: count for group in able if (count := self.reconciler.effective(group.name))}
-            if not there and (group := cheapest(able, needs)) is not None and group.can_launch:
-                needed[group.name] = 1
-            elif sum(there.values()) == 1:
-                needed |= there
-        return needed
+        return self._first_nodes.possible() if self._may_wake else []
 
     def _wake_for_gangs(self, reason: str, now: float, effects: list[PlaneEffect]) -> bool:
         """Launch the nodes that the waiting gangs need, for a pool that has none; return whether it does."""
-        needed = gang_nodes(self.snapshot(now)).launch
-        if not needed or self.budget_exhausted:
+        after = self._first_nodes.for_gangs(self.snapshot(now))
+        if after is None or self.budget_exhausted:
             return False
-        after = {**self.desired, **needed}
-        if self.head is not None:  # it still drains, and will be needed as long as there is any node
-            least = {self.head: max(1, needed.get(self.head, 0))}
-            after = within_total({**after, **least}, least, needed, self.settings.max_nodes)
         self._decide("policy", after, reason, now, effects)
         return True
 
@@ -363,9 +307,11 @@ class ControlPlane:
         """End the waiting gangs for which the pool can never have enough nodes at once."""
         is_fixed = self.policy.name == "no" and any(self.desired.values())
         fixed = self.desired if is_fixed else None
-        waiting = self.tasks.waiting_gangs()
-        for number, end in self.gang_prospects.ends(waiting, fixed, now).items():
-            if infeasible := self.tasks.gang_infeasible(waiting[number]):
+        waiting = self.tasks.waiting_gangs
+        for number, end in self.gang_prospects.ends(waiting, self.tasks.fresh_gangs(), fixed, now).items():
+            if (gang := waiting.get(number)) is None:
+                continue  # it has started on what another one had reserved
+            if infeasible := self.tasks.gang_infeasible(gang):
                 end = GangEnd("infeasible", infeasible)
             if end.outcome != "infeasible":
                 ended = f"a waiting gang ends: the pool {end.reason}"
@@ -379,7 +325,7 @@ class ControlPlane:
             return {}
         shapes = self.tasks.shapes()
         if self.tasks.has_waiting_gangs:
-            shapes |= self.gang_prospects.replaceable(self.tasks.waiting_gangs(), now)
+            shapes |= self.gang_prospects.replaceable(self.tasks.waiting_gangs, now)
         return self.prospects.blocked(shapes, now)
 
     # Machines.
@@ -668,7 +614,8 @@ class ControlPlane:
         blocked = {name: BlockedNodes(self._not_waited_for(name), each.why) for name, each in obstacles.items()}
         try:
             snapshot = self._snapshot(obstacles, now)
-            limits = GrowthLimits(room, self.ledger.budget, blocked, self._needed(snapshot.groups))
+            needed = {} if self.policy.name == "no" else self._first_nodes.overlooked(snapshot.groups)
+            limits = GrowthLimits(room, self.ledger.budget, blocked, needed)
             verdict = self.autoscaler.evaluate(snapshot, limits)
         except (Exception, SystemExit) as error:  # of a policy that the user wrote; the pool stays as it is
             failed = failure_text(error)
@@ -826,6 +773,8 @@ class ControlPlane:
             effects.append(ThresholdReached(cause=self.handled))
         if self.ready and not self.budget_exhausted and self.tasks.has_waiting_gangs:
             self._end_hopeless_gangs(now, effects)
+        if self.ready and not self.budget_exhausted and (ranks := self.tasks.awaited_ranks):
+            self._end_pinned_in_vain(ranks, now, effects)
         if not self.tasks.waiting:
             self.prospects.forget_waits()
         if self.budget_exhausted and self.tasks.waiting:
@@ -834,7 +783,13 @@ class ControlPlane:
             self._end_vain_waits(vain, now, effects)
         elif any(isinstance(effect, machines.Drain) for effect in effects):
             pass  # what waits is looked at once the node has gone
-        elif self.ready and self.tasks.waiting and not any(self.desired.values()) and (shapes := self._wakeable()):
+        elif (
+            self.ready
+            and self.tasks.waiting
+            and not any(self.desired.values())
+            and self._may_wake
+            and (shapes := self._first_nodes.possible())
+        ):
             self._wake(shapes[0], "tasks wait and the pool has no nodes", now, effects)
         elif self.ready and self.tasks.queued and self._adjust_for_waiting(now, effects):
             pass
@@ -850,11 +805,16 @@ class ControlPlane:
         """Launch the first nodes for gangs, or make room for waiting tasks in a full pool; return whether it did."""
         if self.tasks.has_waiting_gangs and not any(self.desired.values()) and self._may_wake:
             return self._wake_for_gangs("gangs wait and the pool has no nodes", now, effects)
-        return self._is_full() and self._make_room(now, effects)
+        room = self._room_maker.for_tasks(now)
+        if room is None and self.tasks.has_waiting_gangs and self._may_adapt:
+            room = self._room_maker.for_gang(lambda obstacles: self._snapshot(obstacles, now), now)
+        if room is not None:
+            self._decide("reconciler", room.after, room.reason, now, effects, victims=room.victims)
+        return room is not None
 
     def _vain_waits(self, now: float) -> dict[Needs, VainWait]:
         """Return how the waiting tasks end for which no node can come, by shape."""
-        return {} if self.prospects.are_clear else self.prospects.in_vain(self.tasks.shapes(), now)
+        return self.prospects.in_vain(self.tasks.shapes(), now)
 
     def _end_vain_waits(self, vain: Mapping[Needs, VainWait], now: float, effects: list[PlaneEffect]) -> None:
         """End the waiting tasks for which no node can come."""
@@ -865,6 +825,13 @@ class ControlPlane:
             self._log("reconciler", self.desired, self.desired, f"waiting tasks end: the pool {end.why}", now, effects)
             message = tasks.Abandon(end.why, end.outcome, frozenset(shapes))
             effects.extend(self.tasks.handle(message, now, self.handled))
+
+    def _end_pinned_in_vain(self, ranks: Iterable[int], now: float, effects: list[PlaneEffect]) -> None:
+        """End the tasks that wait for certain nodes which cannot come."""
+        for rank, end in self.prospects.pinned_in_vain(ranks, now).items():
+            reason = f"tasks that wait for node {rank} end: the pool {end.why}"
+            self._log("reconciler", self.desired, self.desired, reason, now, effects)
+            effects.extend(self.tasks.handle(tasks.EndPinned(rank, end.outcome, end.why), now, self.handled))
 
     @property
     def _looks_at_tasks(self) -> bool:
@@ -951,7 +918,8 @@ class ControlPlane:
         if by == "policy" and not held_back:  # later effects follow from the policy's reason, not from the check
             self.causes.add(replace(cause, text=reason))
         inputs = self._view.inputs(now)
-        event = DecisionEvent(now, by, self.policy.name, inputs, before, after, reason, held_back, str(cause))
+        sizes = dict(before), dict(after)  # copies: the desired sizes are changed in place
+        event = DecisionEvent(now, by, self.policy.name, inputs, *sizes, reason, held_back, str(cause))
         effects.append(Decided(self.decisions.add(event), cause=self.handled))
 
 

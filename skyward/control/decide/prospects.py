@@ -1,7 +1,8 @@
 """Prospects of the groups of a pool: which can launch nodes now, and what waits in vain. Decides only; no I/O.
 
 A shape of tasks waits in vain if no node that could hold it is active or boots, and every group that could is
-obstructed: for good, or for longer than the patience of the limits.
+obstructed: for good, or for longer than the patience of the limits. Tasks that are pinned to a node wait in vain if no
+machine for it can be requested for as long, whatever other nodes there are.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -60,6 +61,7 @@ class Prospects:
     max_nodes: int | None = None
     failures: dict[str, str] = field(default_factory=dict)
     _in_vain_since: dict[Needs, float] = field(default_factory=dict)
+    _missing_since: dict[int, float] = field(default_factory=dict)
 
     @property
     def are_clear(self) -> bool:
@@ -78,14 +80,13 @@ class Prospects:
         return {name: obstacle for name, obstacle in found.items() if obstacle is not None}
 
     def _obstacle(self, name: str, now: float) -> GroupObstacle | None:
-        reconciler, ledger = self.reconciler, self.ledger
-        if reconciler.is_closed(name):
-            return GroupObstacle("closed", f"gets no more machines: {reconciler.last_refusal(name)}", is_final=True)
-        if reconciler.has_given_up(name):
+        of_requests = self._obstacle_of_requests(name, ANY_MACHINE, now)
+        if of_requests is not None and of_requests.kind == "closed":
+            return of_requests
+        if self.reconciler.has_given_up(name):
             return GroupObstacle("failed", self.failures.get(name, "could not start a node"), is_final=True)
-        price = reconciler.price_now(name, now)
-        if not ledger.could_pay(reconciler.lowest_price(name), now):
-            return GroupObstacle("budget", self._unaffordable(price, now), is_final=True)
+        if of_requests is not None and of_requests.is_final:
+            return of_requests
         if self.max_nodes is not None:
             least = {other: group.min for other, group in self.groups.items() if other != name}
             head = self.reconciler.head
@@ -94,11 +95,21 @@ class Prospects:
             if sum(least.values()) >= self.max_nodes:
                 why = f"may have {self.max_nodes} nodes in total, which its other groups need at least"
                 return GroupObstacle("full", why, is_final=True)
-        if now < reconciler.failing_until(name):
+        if now < self.reconciler.failing_until(name):
             return GroupObstacle("failed", self.failures.get(name, "could not start a node"))
-        if reconciler.paused_until(name, now) > now:
-            return GroupObstacle("sold out", f"gets no machine now: {reconciler.last_refusal(name)}")
-        if not ledger.affordable(ANY_MACHINE, price, now):
+        return of_requests
+
+    def _obstacle_of_requests(self, group: str, machine: Iterable[int], now: float) -> GroupObstacle | None:
+        """Return why this machine, a node of a group, cannot be requested now: by its sources, or by the budget."""
+        reconciler, ledger = self.reconciler, self.ledger
+        if reconciler.is_closed(group):
+            return GroupObstacle("closed", f"gets no more machines: {reconciler.last_refusal(group)}", is_final=True)
+        price = reconciler.price_now(group, now)
+        if not ledger.could_pay(reconciler.lowest_price(group), now):
+            return GroupObstacle("budget", self._unaffordable(price, now), is_final=True)
+        if reconciler.paused_until(group, now) > now:
+            return GroupObstacle("sold out", f"gets no machine now: {reconciler.last_refusal(group)}")
+        if not ledger.affordable(machine, price, now):
             return GroupObstacle("budget", self._unaffordable(price, now))
         return None
 
@@ -143,6 +154,9 @@ class Prospects:
 
     def in_vain(self, shapes: Iterable[Needs], now: float) -> dict[Needs, VainWait]:
         """Return how the tasks of those of these waiting shapes end for which no node can come."""
+        if self.are_clear:
+            self._in_vain_since.clear()
+            return {}
         obstacles = self.obstacles(now)
         if not (obstacles or self._in_vain_since):
             return {}
@@ -152,9 +166,18 @@ class Prospects:
         ends = ((needs, self._end(needs, obstacles, now)) for needs in waiting)
         return {needs: end for needs, end in ends if end is not None}
 
+    def pinned_in_vain(self, ranks: Iterable[int], now: float) -> dict[int, VainWait]:
+        """Return how the tasks pinned to those of these ranks end whose nodes cannot come."""
+        waiting = set(ranks)
+        for rank in [each for each in self._missing_since if each not in waiting]:
+            del self._missing_since[rank]
+        ends = ((rank, self._end_of_rank(rank, now)) for rank in sorted(waiting))
+        return {rank: end for rank, end in ends if end is not None}
+
     def forget_waits(self) -> None:
-        """Forget since when shapes have waited in vain: nothing waits any more."""
+        """Forget since when tasks have waited in vain: nothing waits any more."""
         self._in_vain_since.clear()
+        self._missing_since.clear()
 
     def _end(self, needs: Needs, obstacles: Mapping[str, GroupObstacle], now: float) -> VainWait | None:
         able = [group.name for group in self.groups.values() if group.can_hold(needs) and self._may_have(group)]
@@ -167,14 +190,37 @@ class Prospects:
         if len(found) < len(able):
             return None
         since = self._in_vain_since.setdefault(needs, now)
-        patience = self.reconciler.limits.patience
         if not all(each.is_final for each in found):
-            if now - since <= patience:
+            if now - since <= self.reconciler.limits.patience:
                 return None
             found = [each for each in found if not each.is_final]
+        return self._vain_wait(found)
+
+    def _end_of_rank(self, rank: int, now: float) -> VainWait | None:
+        assignment = self.reconciler.table.assignments.get(rank)
+        if assignment is None:
+            return VainWait(f"has no node {rank} any more", "abandoned")
+        machine = assignment.machine
+        if machine.state == "REQUESTED":
+            return None  # the answer will tell
+        if machine.state != "QUEUED" or self.are_clear:
+            self._missing_since.pop(rank, None)
+            return None
+        found = self._obstacle_of_requests(machine.group, (machine.id,), now)
+        if found is None:
+            return None
+        since = self._missing_since.setdefault(rank, now)
+        if not found.is_final and now - since <= self.reconciler.limits.patience:
+            return None
+        end = self._vain_wait([found])
+        return replace(end, why=f"cannot start node {rank}: it {end.why}")
+
+    def _vain_wait(self, found: Collection[GroupObstacle]) -> VainWait:
+        """Return the end of tasks for these obstacles, all of which are final, or have lasted for the patience."""
         whys = dict.fromkeys(each.why for each in found)
         is_money = all(each.kind == "budget" for each in found)
-        waited = "" if all(each.is_final for each in found) else f", for over {patience / 60:g} minutes"
+        minutes = self.reconciler.limits.patience / 60
+        waited = "" if all(each.is_final for each in found) else f", for over {minutes:g} minutes"
         return VainWait("; it ".join(whys) + waited, "unfunded" if is_money else "abandoned")
 
     def _may_have(self, group: Group) -> bool:

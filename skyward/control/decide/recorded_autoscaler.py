@@ -74,7 +74,6 @@ class RecordedAutoscaler(Autoscaler):
     """
 
     records: list[AutoscalerRecord] = field(default_factory=list)
-    _evaluating: bool = False
 
     def take_records(self) -> list[AutoscalerRecord]:
         """Return the records so far, and start new ones."""
@@ -87,17 +86,16 @@ class RecordedAutoscaler(Autoscaler):
         self.records.append(AutoscalerStarted(now))
 
     def start_cooldown(self, now: float) -> None:
-        """Start the cooldown, and record it unless the policy's own change does."""
+        """Start the cooldown, and record it."""
         super().start_cooldown(now)
-        if not self._evaluating:
-            self.records.append(CooldownStarted(now))
+        self.records.append(CooldownStarted(now))
 
     def evaluate(self, snapshot: Snapshot, limits: GrowthLimits) -> Evaluation | None:
         """Evaluate the policy, and record the inputs and the results."""
         if self.state == "waiting":
             return super().evaluate(snapshot, limits)
         snapshot = replace(snapshot, nodes=tuple(snapshot.nodes))  # the view that builds them is of this moment
-        policy, heard, self._evaluating = self.policy, _HeardPolicy(self.policy), True
+        policy, heard = self.policy, _HeardPolicy(self.policy)
         self.policy = heard
         verdict, error = None, ""
         try:
@@ -106,7 +104,7 @@ class RecordedAutoscaler(Autoscaler):
             error = f"{type(raised).__name__}: {raised}"
             raise
         finally:
-            self.policy, self._evaluating = policy, False
+            self.policy = policy
             if isinstance(snapshot.work, OnDemand):  # most evaluations need none of it
                 snapshot = replace(snapshot, work=tuple(snapshot.work) if snapshot.work.is_made else ())
             self.records.append(EvaluationRecord(snapshot, limits, heard.decision, error, verdict))

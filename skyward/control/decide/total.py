@@ -1,11 +1,11 @@
-"""The maximum number of nodes over all groups: limits of changes, and room for what waits. Decides only; no I/O."""
+"""The maximum number of nodes over all groups: limits of changes. Decides only; no I/O."""
 
 from collections.abc import Iterable, Mapping
 
 from skyward.formatting import count_text
 from skyward.scaling.snapshot import Group
 
-__all__ = ["over_total", "room_maker", "within_total"]
+__all__ = ["over_total", "within_total"]
 
 
 def over_total(
@@ -51,21 +51,3 @@ def within_total(
         if excess > 0:
             after[name] -= max(0, min(excess, after[name] - least.get(name, 0)))
     return after
-
-
-def room_maker(
-    idle: Mapping[int, str], groups: Mapping[str, Group], desired: Mapping[str, int], able: Iterable[str]
-) -> int | None:
-    """Return the rank of the idle node that makes room for a node of one of the groups `able`; None if there is none.
-
-    The head goes last, and only as the last node.
-
-    Args:
-        idle: groups of the nodes that have nothing to do and keep nothing, by rank.
-    """
-    useful = set(able)
-    spare = [rank for rank, name in idle.items() if name not in useful and desired.get(name, 0) > groups[name].min]
-    others = [rank for rank in spare if rank]
-    if others:
-        return max(others)
-    return 0 if spare and sum(desired.values()) == 1 else None

@@ -50,6 +50,7 @@ class FakeRun:
         self.hardware = ["A100"]
         self.cost = 0.0011
         self.size = len(nodes)
+        self.timed_out = self.stopped = 0
         self._value = value
         self._stream = stream
         self._hold = hold

@@ -15,6 +15,15 @@ pytestmark = pytest.mark.unit
         (Footer((0, 1, 2, 3), ("H100:8",), 200.0, 40.0), "4 nodes, H100:8, 3 min 20 s, $40.00"),
         (Footer((0, 5), ("T4", "local"), 7500.0), "2 nodes, T4 and local, 2 h 5 min"),
         (Footer((0,), ("local",), 0.04), "node 0, local, 0.0 s"),
+        (Footer((0,), (), 1.0, failed=1), "node 0, 1.0 s, failed"),
+        (Footer((0,), (), 1.0, failed=1, timed_out=1), "node 0, 1.0 s, timed out"),
+        (Footer((0, 1), (), 1.0, tasks=4, failed=1, stopped=3), "2 nodes, 1.0 s, 1 of 4 failed, 3 stopped"),
+        (Footer((0, 1), (), 1.0, tasks=4, failed=4, timed_out=4), "2 nodes, 1.0 s, 4 of 4 timed out"),
+        (
+            Footer((0, 1), (), 1.0, tasks=4, failed=3, timed_out=2),
+            "2 nodes, 1.0 s, 1 of 4 failed, 2 timed out",
+        ),
+        (Footer((0, 1), (), 1.0, tasks=4, stopped=4), "2 nodes, 1.0 s"),
     ],
 )
 def test_footer_summarizes_nodes_time_and_cost(footer: Footer, text: str) -> None:

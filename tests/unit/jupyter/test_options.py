@@ -224,6 +224,10 @@ def test_cell_options_are_parsed(line: str, field: str, value: object) -> None:
             "--gang 2 --local",
             "--gang is for cells that run on nodes, and --local runs this one here: leave one out.",
         ),
+        (
+            "--by-node --map xs",
+            "--by-node needs --on all, which cannot be combined with --map: leave out --by-node.",
+        ),
         ("--by-node --on 0", "--by-node is about the output of several nodes: write --on all too, or leave it out."),
         ("--map x.y", "--map takes the name of a variable, but got 'x.y'."),
         ("--timeout 5x", "--timeout takes a duration, such as 90, 90s, 5m or 1h, but got '5x'."),

@@ -91,6 +91,22 @@ def test_labelled_display_names_its_node(
     assert [call["data"] for call in published] == [{"text/html": "<table>", "text/plain": "a\nb"}]
 
 
+def test_members_of_a_gang_on_one_node_have_labels_of_their_own(
+    shell: InteractiveShell, published: Published, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sink = CellSink(shell, label=True)
+    first, second = sink.of_member(0), sink.of_member(1)
+    first.output(3, "stdout", "lo")
+    second.output(3, "stdout", "other\nend")
+    first.output(3, "stdout", "ss\n")
+    second.task_ended(3)
+    first.display(3, {"text/html": "<table>", "text/plain": "a\nb"}, {}, None, False)
+    assert capsys.readouterr().out == (
+        "[node 3, rank 1] other\n[node 3, rank 0] loss\n[node 3, rank 1] end\n[node 3, rank 0]\n"
+    )
+    assert [call["data"] for call in published] == [{"text/html": "<table>", "text/plain": "a\nb"}]
+
+
 def test_output_is_written_in_the_context_of_the_cell(shell: InteractiveShell, published: Published) -> None:
     cell = contextvars.ContextVar("cell", default="none")
     seen: list[str] = []

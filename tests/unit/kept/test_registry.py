@@ -301,7 +301,10 @@ class TestScalingDown:
         world.tell(Resize({"default": (1, 3)}, {"default": 1}))
         world.deliver()
         assert ranks(world) == [0, 2]
-        assert world.reasons_given[-1] == "3 -> 2 nodes: resized to 1 to 3 nodes; node 2 keeps model, so 2 nodes stay"
+        assert (
+            world.reasons_given[-1]
+            == "3 -> 2 nodes: resized to between 1 and 3 nodes; node 2 keeps model, so 2 nodes stay"
+        )
 
     def test_raised_budget_spares_nodes_that_keep_values(self) -> None:
         world = World(Group("default", 1, 3, hourly_price=3600.0), budget=100000.0).open()

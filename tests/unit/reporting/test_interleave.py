@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skyward.events.output import StreamName
-from skyward.reporting.interleave import LabelledLines, Piece, last_version
+from skyward.reporting.interleave import LabelledLines, Piece, Source, last_version
 from skyward.reporting.task_output import ConsoleSink
 from tests.terminal import Terminal
 from tests.unit.reporting.clock import ManualClock
@@ -56,7 +56,7 @@ def test_terminal_ends_up_with_the_lines_of_each_node_in_order(
     begun: dict[tuple[int, StreamName], str] = {}
     for node, stream, text, later in written:
         clock.now += later
-        pieces += lines.add(node, stream, text, columns=lambda _: width)
+        pieces += lines.add(Source(node), stream, text, columns=lambda _: width)
         *whole, rest = (begun.pop((node, stream), "") + text).split("\n")
         expected[node] += [f"[node {node}] {last_version(line)}".rstrip() for line in whole]
         if rest:
@@ -76,26 +76,27 @@ def test_terminal_ends_up_with_the_lines_of_each_node_in_order(
 def test_the_bar_of_the_lowest_node_is_live() -> None:
     clock = ManualClock()
     lines = LabelledLines(clock)
-    assert lines.add(1, "stderr", "\r 10%", columns=wide) == [("stderr", "[node 1]  10%")]
+    assert lines.add(Source(1), "stderr", "\r 10%", columns=wide) == [("stderr", "[node 1]  10%")]
     clock.now += 1
-    drawn = both(lines.add(0, "stderr", "\r 5%", columns=wide))
+    drawn = both(lines.add(Source(0), "stderr", "\r 5%", columns=wide))
     assert screen("[node 1]  10%" + drawn) == "[node 0]  5% (and 1 more)"
-    assert lines.add(0, "stderr", "\r 6%", columns=wide) == [], "it was drawn a moment ago"
-    assert screen(both(lines.add(1, "stderr", "\r 100%\n", columns=wide))) == "[node 1]  100%\n[node 0]  6%"
-    assert screen(both(lines.finish(0, columns=wide))) == "[node 0]  6%"
+    assert lines.add(Source(0), "stderr", "\r 6%", columns=wide) == [], "it was drawn a moment ago"
+    assert screen(both(lines.add(Source(1), "stderr", "\r 100%\n", columns=wide))) == "[node 1]  100%\n[node 0]  6%"
+    assert screen(both(lines.finish(Source(0), columns=wide))) == "[node 0]  6%"
 
 
 def test_bar_on_one_stream_is_erased_before_lines_on_the_other() -> None:
     clock = ManualClock()
     lines = LabelledLines(clock)
-    bar = lines.add(0, "stderr", "\r 88%", columns=wide)
-    ended = lines.add(1, "stdout", "end\n", columns=wide)
+    bar = lines.add(Source(0), "stderr", "\r 88%", columns=wide)
+    ended = lines.add(Source(1), "stdout", "end\n", columns=wide)
     assert [stream for stream, _ in bar + ended] == ["stderr", "stderr", "stdout"]
     assert screen(both(bar + ended)) == "[node 1] end"
     clock.now += 1
-    again = lines.add(1, "stdout", "more\n", columns=wide)
+    again = lines.add(Source(1), "stdout", "more\n", columns=wide)
     assert again == [("stdout", "[node 1] more\n"), ("stderr", "[node 0]  88%")], "it is due again"
-    rest = lines.add(0, "stderr", "\r100%\n", columns=wide) + lines.add(0, "stdout", "end\n", columns=wide)
+    rest = lines.add(Source(0), "stderr", "\r100%\n", columns=wide)
+    rest += lines.add(Source(0), "stdout", "end\n", columns=wide)
     assert screen(both(bar + ended + again + rest)).split("\n") == [
         "[node 1] end",
         "[node 1] more",
@@ -107,15 +108,15 @@ def test_bar_on_one_stream_is_erased_before_lines_on_the_other() -> None:
 def test_stream_without_terminal_has_no_live_line() -> None:
     lines = LabelledLines(ManualClock())
     only_stdout = {"stdout": 80, "stderr": 0}.__getitem__
-    assert lines.add(0, "stderr", "\r 10%", columns=only_stdout) == []
-    assert lines.add(0, "stdout", "a\nb", columns=only_stdout) == [("stdout", "[node 0] a\n[node 0] b")]
+    assert lines.add(Source(0), "stderr", "\r 10%", columns=only_stdout) == []
+    assert lines.add(Source(0), "stdout", "a\nb", columns=only_stdout) == [("stdout", "[node 0] a\n[node 0] b")]
 
 
 def test_open_lines_keep_their_order() -> None:
     lines = LabelledLines(ManualClock())
-    lines.add(1, "stdout", "third")
-    lines.add(0, "stdout", "first")
-    lines.add(0, "stderr", "second")
+    lines.add(Source(1), "stdout", "third")
+    lines.add(Source(0), "stdout", "first")
+    lines.add(Source(0), "stderr", "second")
     assert lines.finish() == [
         ("stdout", "[node 0] first\n"),
         ("stderr", "[node 0] second\n"),
@@ -125,10 +126,10 @@ def test_open_lines_keep_their_order() -> None:
 
 def test_open_line_is_bounded() -> None:
     lines = LabelledLines(ManualClock())
-    assert len(both(lines.add(0, "stdout", "x" * 100_000))) > 100_000
+    assert len(both(lines.add(Source(0), "stdout", "x" * 100_000))) > 100_000
     assert lines.finish() == []
     for _ in range(100):
-        lines.add(0, "stdout", "\r" + "x" * 10_000)
+        lines.add(Source(0), "stdout", "\r" + "x" * 10_000)
     assert lines.finish() == [("stdout", f"[node 0] {'x' * 10_000}\n")]
 
 
@@ -170,3 +171,12 @@ def test_terminal_shows_a_bar_while_it_grows(monkeypatch: pytest.MonkeyPatch) ->
     assert screen(out.getvalue()) == "[node 1] a line\n[node 0]  10%"
     sink.output(0, "stderr", "\r 100%\n")
     assert screen(out.getvalue()) == "[node 1] a line\n[node 0]  100%"
+
+
+def test_members_of_a_gang_on_one_node_are_told_apart() -> None:
+    lines = LabelledLines(ManualClock())
+    assert lines.add(Source(0, 1), "stdout", "a\nhal") == [("stdout", "[node 0, rank 1] a\n")]
+    assert lines.add(Source(0, 0), "stdout", "b\nopen") == [("stdout", "[node 0, rank 0] b\n")]
+    assert lines.add(Source(0, 1), "stdout", "f\n") == [("stdout", "[node 0, rank 1] half\n")]
+    assert lines.finish(Source(0, 1)) == []
+    assert lines.finish(Source(0, 0)) == [("stdout", "[node 0, rank 0] open\n")]

@@ -285,22 +285,38 @@ def test_idle_nodes_make_room_for_tasks_that_need_another_group() -> None:
         (
             pool(Demand(8, seconds=120.0), active=2, boot=60.0, running=(RunningTasks(2, 120.0),)),
             "8 tasks of about 120 s need 16 min of slots; with 2 nodes they end in 10 min, more than a boot of 60 s "
-            "and the target of 60 s together -> 8 nodes",
+            "and the target of 60 s together",
         ),
         (pool(active=2, busy=1), "1 of 2 slots are busy and no task waits"),
         (
             pool(Demand(5), boot=60.0),
-            "5 tasks of unknown length: 1 more node, until one has ended or run for a boot, 60 s -> 2 nodes",
+            "5 tasks of unknown length: 1 more node, until one has ended or run for a boot, 60 s",
         ),
         (
             pool(Demand(1), boot=60.0, most=1),
             "1 task of unknown length waits until one has ended or run for a boot, 60 s",
         ),
-        (pool(booting=2), "2 booting nodes are not needed any more -> 1 node"),
+        (pool(booting=2), "2 booting nodes are not needed any more"),
         (
             pool(active=3, busy=1, idle=idle_nodes(0, 130, 130)),
-            "2 nodes have been idle for 130 s, over the 120 s that it is worth keeping a node that takes 120 s to boot "
-            "-> 1 node",
+            "2 nodes have been idle for 130 s, over the 120 s that it is worth keeping a node that takes 120 s to boot",
+        ),
+        (
+            pool(active=3, busy=1, idle=idle_nodes(0, 120, 120)),
+            "2 nodes have been idle for the 120 s that it is worth keeping a node that takes 120 s to boot",
+        ),
+        (
+            pool(active=3, busy=1, idle=idle_nodes(0, 40, 40), idle_timeout=30.0, idle_timeout_given=True),
+            "2 nodes have been idle for 40 s, longer than the idle timeout of 30 s",
+        ),
+        (
+            pool(active=2, busy=1, idle=idle_nodes(0, 0.01), idle_timeout=0.0, idle_timeout_given=True),
+            "1 node has been idle for a moment, and the idle timeout is 0 s",
+        ),
+        (
+            groups(SMALL, LARGE, demands=(Demand(34, seconds=3600.0),)),
+            "34 tasks of about 60 min need 34 h of slots; no node is up yet; 2 nodes of 'small' and 2 nodes of 'large' "
+            "are desired now",
         ),
         (
             pool(Demand(8, seconds=7200.0), active=5, most=5),

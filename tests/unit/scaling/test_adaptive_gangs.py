@@ -37,7 +37,7 @@ def pool(
 def test_nodes_that_a_gang_lacks_are_launched_with_a_reason_that_names_it() -> None:
     decision = Adaptive().decide(pool(PAIR, active=1))
     assert decision.desired == {"nodes": 2}
-    assert decision.reason == "a gang of 2 tasks (placement 'pack') waits, so 1 more node is needed -> 2 nodes"
+    assert decision.reason == "a gang of 2 tasks (placement 'pack') waits, so 1 more node is needed"
 
 
 def test_tasks_get_nodes_in_addition_to_those_of_gangs() -> None:

@@ -316,6 +316,16 @@ def test_binpack_reports_infeasible_requests() -> None:
     )
 
 
+def test_binpack_does_not_call_the_nodes_of_a_blocked_group_its_maximum() -> None:
+    blocked = replace(CPU, max=1, can_launch=False)
+    seen = replace(pool(blocked, nodes=(node(0, CPU, 2), node(1, CPU, 2))), demands=(Demand(9),), floor=(Demand(50),))
+    reason = Binpack().decide(seen).reason
+    assert "tasks wait for lack of room, because no more can be launched now of group 'cpu'" in reason
+    assert "reserves does not fit, because no more can be launched now of group 'cpu'" in reason
+    assert "1 node is removed: no more can be launched now" in reason
+    assert "maximum" not in reason
+
+
 def test_binpack_removes_idle_nodes_but_keeps_the_floor() -> None:
     nodes = (node(0, CPU, idle=90), node(1, CPU, idle=90), node(2, CPU, idle=90), node(3, CPU, idle=10))
     decision = Binpack().decide(pool(CPU, nodes=nodes))

@@ -1,6 +1,7 @@
 """Default policy: its rules, and invariants for every report."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -48,6 +49,12 @@ def snapshot(*groups: Group, queued: int = 0, **given: object) -> Snapshot:
                 settled=True,
             ),
         ),
+        (
+            {"idle_for": 0.01, "idle_timeout": 0.0, "min": 0},
+            GroupDecision(
+                0, "no task has run for a moment, and the idle timeout is 0 s, so no node is needed", settled=True
+            ),
+        ),
         ({"idle_for": 60}, GroupDecision(2)),
         (
             {"nodes": 8, "desired": 8, "inflight": 3},
@@ -66,15 +73,33 @@ def snapshot(*groups: Group, queued: int = 0, **given: object) -> Snapshot:
         ({"nodes": 8, "desired": 8, "inflight": 5}, GroupDecision(8)),
         ({"desired": 9, "inflight": 4}, GroupDecision(8, "9 nodes were desired, more than the maximum of 8")),
         ({"desired": 0, "nodes": 0}, GroupDecision(1, "0 nodes were desired, fewer than the minimum of 1")),
+        (
+            {"desired": 9, "inflight": 4, "can_launch": False},
+            GroupDecision(8, "9 nodes were desired, 8 are there or on the way, and no more can be launched now"),
+        ),
+        (
+            {"queued": 20, "inflight": 4, "desired": 3, "max": 4, "can_launch": False},
+            GroupDecision(
+                4,
+                "20 tasks wait and all 4 slots are busy, so 10 more nodes are needed, for 2 tasks each "
+                "(1 is already requested), but no more can be launched now",
+            ),
+        ),
+        (
+            {"idle_for": 61, "desired": 2, "min": 1, "can_launch": False},
+            GroupDecision(
+                1, "no task has run for 61 s, longer than the idle timeout of 60 s, so 1 node is enough", settled=True
+            ),
+        ),
     ],
 )
-def test_pressure_follows_the_rules_of_the_table(report: dict[str, int], outcome: GroupDecision) -> None:
+def test_pressure_follows_the_rules_of_the_table(report: dict[str, Any], outcome: GroupDecision) -> None:
     whole = {"queued": 0, "inflight": 0, "nodes": 2, "desired": 2, "min": 1, "max": 8, "slots": 2, "idle_for": 0}
-    assert desired_nodes(**{**whole, **report}, idle_timeout=60) == outcome
+    assert desired_nodes(**{**whole, "idle_timeout": 60, **report}) == outcome
 
 
 @st.composite
-def reports(draw: st.DrawFn) -> dict[str, int]:
+def reports(draw: st.DrawFn) -> dict[str, Any]:
     least = draw(st.integers(0, 4))
     most = least + draw(st.integers(0, 12))
     nodes, slots = draw(st.integers(0, most)), draw(st.integers(1, 8))
@@ -92,19 +117,19 @@ def reports(draw: st.DrawFn) -> dict[str, int]:
 
 
 @given(reports(), st.integers(1, 20))
-def test_longer_queue_never_means_fewer_nodes(report: dict[str, int], more: int) -> None:
+def test_longer_queue_never_means_fewer_nodes(report: dict[str, Any], more: int) -> None:
     longer = {**report, "queued": report["queued"] + more}
     assert desired_nodes(**longer).desired >= desired_nodes(**report).desired
 
 
 @given(reports())
-def test_repeated_report_is_idempotent(report: dict[str, int]) -> None:
+def test_repeated_report_is_idempotent(report: dict[str, Any]) -> None:
     first = desired_nodes(**report)
     assert desired_nodes(**{**report, "desired": first.desired}) == GroupDecision(first.desired)
 
 
 @given(reports())
-def test_outcome_keeps_its_bounds_and_every_change_has_a_reason(report: dict[str, int]) -> None:
+def test_outcome_keeps_its_bounds_and_every_change_has_a_reason(report: dict[str, Any]) -> None:
     outcome = desired_nodes(**report)
     assert report["min"] <= outcome.desired <= report["max"]
     assert bool(outcome.reason) == (outcome.desired != report["desired"])
@@ -163,8 +188,7 @@ def test_idle_group_shrinks_while_another_is_busy() -> None:
     decision = Pressure().decide(snapshot(CPU, hurried, counts=counts, nodes=nodes))
     assert decision.desired == {"cpu": 1, "gpu": 0}
     assert (
-        decision.reason
-        == "gpu: no task has run for 30 s, longer than the idle timeout of 20 s, so the minimum of 0 nodes is enough"
+        decision.reason == "gpu: no task has run for 30 s, longer than the idle timeout of 20 s, so no node is needed"
     )
     assert decision.settled
 

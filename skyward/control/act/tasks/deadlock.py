@@ -129,10 +129,11 @@ class DeadlockDetector:
             return
         held = (self._works.get(each) for each in dict.fromkeys(t for h in plane.tasks.holders().values() for t in h))
         streams = dict.fromkeys(f"{each.code.name}()" for each in held if each is not None and each.stream is not None)
+        more = max(group.slots for group in plane.groups.values()) + 1  # more nodes do not help a pinned task
         work.stuck = (
             f"the slots of pool {self._pool!r} are held by streams that wait to be read ({', '.join(streams)}), and "
-            "the thread that reads them waits for this task; give the pool more nodes or slots, as with "
-            "`worker=sky.Worker(concurrency=2)`, or read the stream into a list first"
+            "the thread that reads them waits for this task; open the pool with more slots per node, as with "
+            f"`worker=sky.Worker(concurrency={more})` or `--concurrency {more}`, or read the stream into a list first"
         )
         self._cancel([work])
 

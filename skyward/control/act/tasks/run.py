@@ -10,11 +10,11 @@ from skyward.control.act.tasks.future import TaskFuture, on_cancel, release_hand
 from skyward.control.act.tasks.streams import Buffered, RemoteIterator, Stream
 from skyward.control.act.tasks.task import Work
 from skyward.control.observe.costs import cost_of
-from skyward.errors import OperatorError
+from skyward.errors import OperatorError, TaskTimeoutError
 from skyward.process import background
 from skyward.wire.protocol.messages import Blob
 
-__all__ = ["Run", "Runner", "TaskOutcome", "follow", "future_of", "release_kept"]
+__all__ = ["Run", "Runner", "TaskOutcome", "follow", "future_of", "release_kept", "stop_overdue"]
 
 
 class Runner(Protocol):
@@ -154,6 +154,16 @@ class Run[T]:
         return sum(_has_failed(work) for work in self._works())
 
     @property
+    def timed_out(self) -> int:
+        """Number of those that failed because they ran past their timeout."""
+        return sum(isinstance(_error_of(work), TaskTimeoutError) for work in self._works())
+
+    @property
+    def stopped(self) -> int:
+        """Number of its tasks that were stopped before they had ended, for another reason than their timeout."""
+        return sum(work.future.cancelled() for work in self._works())
+
+    @property
     def size(self) -> int:
         """Number of its tasks."""
         return len(self._works())
@@ -192,6 +202,17 @@ def future_of(run: Run[Any]) -> TaskFuture[Any]:
     return ready
 
 
+def stop_overdue(runs: Iterable[Run[Any]]) -> None:
+    """Stop work that was started together, of which a part has run past the timeout of all. On the library's loop.
+
+    All of it ends with `TaskTimeoutError`, as if it had reached the timeout before it was stopped.
+    """
+    for run in runs:
+        for work in run._works():
+            work.is_overdue = True
+        run.cancel()
+
+
 def release_kept(run: Run[Any]) -> None:
     """Release the handles of kept values in a result, which the caller has extracted."""
     for work in run._works():
@@ -219,5 +240,10 @@ def _has_state(work: Work) -> bool:
 
 
 def _has_failed(work: Work) -> bool:
+    return bool(work.error) or _error_of(work) is not None
+
+
+def _error_of(work: Work) -> BaseException | None:
+    """Return the error that a task ended with; None for none, and for a cancelled task."""
     future = work.future
-    return bool(work.error) or (future.done() and not future.cancelled() and Future.exception(future) is not None)
+    return Future.exception(future) if future.done() and not future.cancelled() else None

@@ -42,7 +42,8 @@ def final(work: Work, settled: Settle) -> Settle:
         return settled
     if work.stuck:
         return replace(settled, outcome="stuck", reason=work.stuck)
-    return settled if work.group_limit is None else replace(settled, outcome="timeout")
+    is_late = work.is_overdue or work.group_limit is not None
+    return replace(settled, outcome="timeout") if is_late else settled
 
 
 def settle(

@@ -68,6 +68,7 @@ class Work:
         error: type name of the exception that it raised, or that its result carries.
         reason: first line of the text of that exception.
         group_limit: timeout of its group in seconds, if that expired first.
+        is_overdue: True if it is stopped because another member of its gang has run past the timeout of both.
         stuck: reason why it can never start, once that is certain.
         grace: seconds to end by itself when it is stopped; see `wire.protocol.messages.Submit`.
         is_leaving: True if it was stopped, and the state it left is being packed or transferred.
@@ -108,6 +109,7 @@ class Work:
     error: str = ""
     reason: str = ""
     group_limit: float | None = None
+    is_overdue: bool = False
     stuck: str = ""
     grace: float = 0.0
     is_leaving: bool = False

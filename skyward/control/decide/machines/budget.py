@@ -127,6 +127,13 @@ class Ledger:
         self._prices.clear()
         self._per_hour = 0.0
 
+    def settle(self, spent: float) -> None:
+        """Replace what was spent with the bill of the machines, USD, once billing has stopped.
+
+        The bill counts each machine until it ended, the ledger until the pool had noticed that all had.
+        """
+        self._spent = spent
+
     def spent(self, now: float) -> float:
         """Return the USD spent until `now`."""
         return self._spent + (0.0 if self._at is None else self._per_hour * (now - self._at) / 3600)

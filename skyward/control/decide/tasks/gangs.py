@@ -60,11 +60,19 @@ class GangState:
 
 
 class WaitingGangs:
-    """The gangs that wait, the oldest first."""
+    """The gangs that wait, the oldest first.
+
+    Attributes:
+        demands: their demands by number, in the same order.
+        fresh: those that began to wait since they were last looked at, which empties it.
+        tasks: number of their tasks.
+    """
 
     def __init__(self) -> None:
         self._gangs: dict[int, GangState] = {}
-        self._demands: dict[GangDemand, GangDemand] = {}
+        self._shared: dict[GangDemand, GangDemand] = {}
+        self.demands: dict[int, GangDemand] = {}
+        self.fresh: dict[int, GangDemand] = {}
         self.tasks = 0
 
     def __bool__(self) -> bool:
@@ -76,18 +84,22 @@ class WaitingGangs:
 
     def add(self, gang: GangState) -> None:
         """Add a gang, at the place of its age. Gangs with equal demands share one object, to compare them fast."""
-        gang.demand = self._demands.setdefault(gang.demand, gang.demand)
+        gang.demand = self._shared.setdefault(gang.demand, gang.demand)
+        is_last = not self._gangs or next(reversed(self._gangs)) < gang.number
         self._gangs[gang.number] = gang
+        self.demands[gang.number] = self.fresh[gang.number] = gang.demand
         self.tasks += len(gang.members)
-        if next(reversed(self._gangs)) < max(self._gangs):
+        if not is_last:
             self._gangs = dict(sorted(self._gangs.items()))
+            self.demands = dict(sorted(self.demands.items()))
 
     def remove(self, gang: GangState) -> None:
         """Remove a gang."""
-        del self._gangs[gang.number]
+        del self._gangs[gang.number], self.demands[gang.number]
+        self.fresh.pop(gang.number, None)
         self.tasks -= len(gang.members)
         if not self._gangs:
-            self._demands.clear()
+            self._shared.clear()
 
 
 def seats_left(node: NodeSlots, slots: int, aside: SetAside | None) -> Seats:

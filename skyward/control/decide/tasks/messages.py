@@ -20,6 +20,7 @@ __all__ = [
     "Dispatch",
     "Dropped",
     "EndGang",
+    "EndPinned",
     "Ended",
     "MeetingOpened",
     "MeetingsDue",
@@ -299,11 +300,24 @@ class CancelBroadcast:
 
 @dataclass(frozen=True, slots=True)
 class Abandon:
-    """Report that no node can be launched, or paid, for what waits. `shapes`: only for these shapes."""
+    """Report that no node can be launched, or paid, for what waits.
+
+    Attributes:
+        shapes: only tasks of these shapes end that wait for any node that fits; None for all that waits.
+    """
 
     reason: str
     outcome: Literal["abandoned", "unfunded"] = "abandoned"
     shapes: frozenset[Needs] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EndPinned:
+    """Report that the node of a rank cannot be launched, or paid: the tasks that wait for this very node end."""
+
+    rank: int
+    outcome: Literal["abandoned", "unfunded"]
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,6 +359,7 @@ type TaskManagerMessage = (
     | CancelBroadcast
     | Abandon
     | EndGang
+    | EndPinned
     | CheckPrefetched
 )
 

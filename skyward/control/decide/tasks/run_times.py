@@ -39,7 +39,7 @@ class _Runs:
 
 
 class RunTimes:
-    """Run times by function."""
+    """Run times by function, the one whose runs started or ended least recently first."""
 
     def __init__(self) -> None:
         self._runs: OrderedDict[str, _Runs] = OrderedDict()
@@ -96,9 +96,11 @@ class RunTimes:
 
     def _of(self, function: str) -> _Runs:
         runs = self._runs.get(function)
-        if runs is None:
-            runs = self._runs[function] = _Runs()
-            if len(self._runs) > KEPT + len(self._running):
-                oldest = next(name for name, each in self._runs.items() if not each.running and each is not runs)
-                del self._runs[oldest]
+        if runs is not None:
+            self._runs.move_to_end(function)
+            return runs
+        runs = self._runs[function] = _Runs()
+        if len(self._runs) > KEPT + len(self._running):
+            oldest = next(name for name, each in self._runs.items() if not each.running and each is not runs)
+            del self._runs[oldest]
         return runs

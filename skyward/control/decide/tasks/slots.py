@@ -64,6 +64,14 @@ class NodeSlots:
         """Return whether tasks of these shapes can start here now, all at once."""
         return len(self.tasks) + len(needs) <= self.slots and fit_all(needs, self.free, self.capabilities)
 
+    def could_hold(self, needs: Needs, count: int = 1) -> bool:
+        """Return whether the node could hold this shape `count` times when it is idle."""
+        if not needs:
+            return True
+        in_use = [held.resources for held in self.tasks.values()]
+        whole = {name: free + sum(used.get(name, 0.0) for used in in_use) for name, free in self.free.items()}
+        return fit_all([needs] * count, whole, self.capabilities)
+
 
 def fit_all(needs: Sequence[Needs], free: Resources, capabilities: frozenset[str]) -> bool:
     """Return whether all of these shapes fit into the free resources at once."""

@@ -24,7 +24,7 @@ from skyward.control.decide.messages import (
     Tick,
 )
 from skyward.control.decide.tasks import messages as tasks
-from skyward.control.decide.tasks.manager import ENDED_KEPT
+from skyward.control.decide.tasks.state import ENDED_KEPT
 from skyward.errors import IllegalTransitionError
 from skyward.scaling.snapshot import Decision, Demand, GangDemand, Group, Snapshot
 from skyward.values.needs import NOTHING
@@ -209,7 +209,7 @@ def test_illegal_transition_names_the_message_and_the_earlier_ones() -> None:
     submitted = world.plane.handled
     world.tell(tasks.StartedOnNode(task))
     started = world.plane.handled
-    world.plane.tasks._tasks[task].life.state = "ended"
+    world.plane.tasks._book.tasks[task].life.state = "ended"
     with pytest.raises(IllegalTransitionError) as caught:
         world.tell(tasks.Ended(task, 0, "value", 1.0))
     number = world.plane.handled
@@ -233,7 +233,8 @@ def test_log_keeps_the_latest_causes() -> None:
     ("message", "text"),
     [
         (Open(), "the pool was opened"),
-        (Resize({"a": (2, 2), "b": (0, 4)}), "resized to 2 nodes of 'a' and 0 to 4 nodes of 'b'"),
+        (Resize({"a": (2, 2), "b": (0, 4)}), "resized to 2 nodes of 'a' and between 0 and 4 nodes of 'b'"),
+        (Resize({"a": (0, 1)}), "resized to between 0 and 1 nodes"),
         (SetBudget(None), "budget removed"),
         (SetBudget(2.5), "budget set to $2.50"),
         (Tick(), "regular check"),

@@ -1,10 +1,13 @@
 """Gangs whose nodes are sold out, closed, or cost more than the budget covers."""
 
+from typing import Any
+
 import pytest
 
+from skyward.control.decide.gang_prospects import GangProspects
 from skyward.control.decide.machines import messages as machines
 from skyward.control.decide.machines.requests import Limits
-from skyward.control.decide.messages import SetBudget
+from skyward.control.decide.messages import Resize, SetBudget
 from skyward.control.decide.tasks import messages as tasks
 from skyward.scaling.registry import POLICIES
 from skyward.scaling.snapshot import GangDemand, Group
@@ -99,6 +102,36 @@ def test_shape_that_waits_in_vain_does_not_end_a_gang_with_members_of_that_shape
         world.finish()
         world.wait(1.0)
     assert [world.settled[task] for task in members] == ["value"] * 2
+
+
+def test_message_that_changes_no_prospects_looks_at_no_waiting_gang(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: each message looked at every waiting gang, however many there were."""
+    looked_at: list[int] = []
+    look = GangProspects._end
+
+    def recorded(self: GangProspects, number: int, *rest: Any) -> Any:
+        looked_at.append(number)
+        return look(self, number, *rest)
+
+    monkeypatch.setattr(GangProspects, "_end", recorded)
+    world = World(Group("a", 0, 4, hourly_price=1.0), budget=100.0, limits=Limits(patience=1000.0)).open()
+    busy = world.submit(4)
+    for _ in range(20):
+        world.deliver()
+        world.wait(1.0)
+    waiting = [submit(world, NOTHING, NOTHING) for _ in range(10)]
+    assert len(looked_at) == 10, "each is looked at when it begins to wait"
+    world.finish(busy[:1])
+    world.submit(3)
+    world.wait(30.0)
+    assert len(looked_at) == 10
+    world.tell(Resize({"a": (0, 3)}))
+    assert len(looked_at) >= 20, "another maximum may end any of them"
+    for _ in range(20):
+        world.deliver()
+        world.wait(1.0)
+        world.finish()
+    assert {world.settled[task] for members in waiting for task in members} == {"value"}
 
 
 @pytest.mark.parametrize("policy", ELASTIC)

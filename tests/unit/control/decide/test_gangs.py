@@ -300,7 +300,7 @@ def test_end_of_one_gang_leaves_the_others() -> None:
     world = World(1)
     first, _ = world.gang(2)
     second, _ = world.gang(3)
-    number = next(iter(world.manager.waiting_gangs()))
+    number = next(iter(world.manager.waiting_gangs))
     assert set(ends(world.tell(EndGang(number, "infeasible", "too large")))) == set(first)
     world.tell(RankJoined(1, 1))
     assert set(sent(world.tell(RankJoined(2, 1)))) == set(second)

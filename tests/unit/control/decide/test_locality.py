@@ -8,8 +8,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from skyward.control.decide.tasks.dispatch import OVERTAKEN, OVERTAKING_SECONDS
 from skyward.control.decide.tasks.locality import CROWDING, WORTH
-from skyward.control.decide.tasks.manager import OVERTAKEN, OVERTAKING_SECONDS, TaskManager
+from skyward.control.decide.tasks.manager import TaskManager
 from skyward.control.decide.tasks.messages import (
     Dispatch,
     Dropped,

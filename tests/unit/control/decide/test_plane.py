@@ -7,6 +7,7 @@ import pytest
 from skyward.control.decide.machines import messages as machines
 from skyward.control.decide.messages import Open, Resize, SetBudget, SetFloor, ThresholdReached
 from skyward.control.decide.tasks import messages as tasks
+from skyward.scaling.registry import POLICIES
 from skyward.scaling.snapshot import Decision, Demand, Group, Snapshot
 from skyward.values.needs import Needs
 from tests.unit.control.decide.plane_world import World
@@ -323,6 +324,21 @@ def test_decisions_are_kept_with_their_inputs() -> None:
     assert event.change == 4
 
 
+def test_decisions_do_not_change_afterwards() -> None:
+    """Regression: an entry about tasks that end read "1 -> 1 nodes" once the pool had grown, and not "0 -> 0"."""
+    groups = (Group("default", 0, 2), Group("gpus", 0, 2, resources={"GPU": 1.0}, hourly_price=30.0))
+    world = World(*groups, budget=0.1, max_nodes=3).open()
+    world.submit(1, Needs({"GPU": 1.0}))
+    world.tell(Resize({"default": (4, 4)}))
+    before = [str(event) for event in world.plane.decisions]
+    world.submit(1)
+    world.deliver()
+    assert sum("waiting tasks end" in event for event in before) == 1
+    assert sum("not resized" in event for event in before) == 1
+    assert world.plane.desired["default"] == 1
+    assert [str(event) for event in world.plane.decisions][: len(before)] == before
+
+
 def test_policy_that_raises_changes_nothing_and_is_reported() -> None:
     class Broken:
         name = "broken"
@@ -437,6 +453,22 @@ def test_policy_cannot_remove_the_first_node_while_tasks_wait_for_it() -> None:
     world.deliver()
     world.finish()
     assert world.settled == {task: "value"}
+
+
+@pytest.mark.parametrize("policy", [policy for policy in POLICIES if policy != "no"])
+def test_broadcast_that_waits_for_the_first_node_counts_as_work(policy: str) -> None:
+    world = elastic(0, 3, policy=policy, idle_timeout=10.0, cooldown=2.0)
+    world.tell(tasks.Broadcast(world.plane.tasks.number()))
+    assert (world.plane.snapshot(world.now).pinned, world.plane.tasks.unsent, world.plane.tasks.waiting) == (1, 1, True)
+    world.wait(300.0)
+    assert world.plane.tasks.idle_for(world.now) == 0.0
+    assert world.plane.desired == {"default": 1}, "its node boots for as long as that takes"
+    world.deliver()
+    assert list(world.sent.values()) == [0]
+    world.finish()
+    assert set(world.settled.values()) == {"value"}
+    world.wait(300.0)
+    assert world.plane.desired == {"default": 0}
 
 
 def test_queued_tasks_do_not_cause_endless_ticks() -> None:

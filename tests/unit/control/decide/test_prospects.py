@@ -10,7 +10,7 @@ from skyward.control.decide.machines.sources import MachineSource, RefusalKind
 from skyward.control.decide.messages import Resize, SetBudget
 from skyward.control.decide.tasks import messages as tasks
 from skyward.scaling.registry import POLICIES
-from skyward.scaling.snapshot import Group
+from skyward.scaling.snapshot import Decision, Group, Snapshot
 from skyward.values.needs import Needs
 from tests.unit.control.decide.plane_world import World
 
@@ -50,6 +50,49 @@ def test_group_that_is_sold_out_is_replaced_by_the_next_cheapest(policy: str, ki
     assert set(world.settled.values()) == {"value"}
     assert len(world.settled) == 4
     assert any("no such machine is free" in reason for reason in world.reasons_given)
+
+
+@pytest.mark.parametrize("policy", ELASTIC)
+@pytest.mark.parametrize("running", [0, 1])
+def test_no_sentence_about_a_group_that_is_sold_out_calls_what_it_has_its_maximum(policy: str, running: int) -> None:
+    """Regression: the nodes that a blocked group has, or that come, were called its maximum."""
+    world = World(CHEAP, DEAR, policy=policy, cooldown=5.0).open()
+    world.submit(running)
+    world.deliver()
+    world.submit(40)
+    for _ in range(10):
+        refuse(world, "cheap", "capacity")
+        world.wait(1.0)
+    for _ in range(120):
+        refuse(world, "cheap", "capacity")
+        world.deliver()
+        world.finish()
+        world.wait(1.0)
+    wrong = [f"maximum of {number}" for number in range(4)] + [f"maximum of 'cheap' is {number}" for number in range(4)]
+    assert [reason for reason in world.reasons_given if any(each in reason for each in wrong)] == []
+
+
+def test_decision_for_a_group_that_is_sold_out_says_so_once() -> None:
+    """Regression: it was limited to "the maximum of 'cheap'", which was the number of nodes that the group had."""
+
+    class OneOfEach:
+        name = "one of each"
+        interval = 1.0
+
+        def decide(self, snapshot: Snapshot) -> Decision:
+            return Decision({"cheap": 1, "dear": 1}, "each group gets a node")
+
+    world = World(CHEAP, DEAR, policy=OneOfEach()).open()
+    world.submit(4)
+    for _ in range(20):
+        refuse(world, "cheap", "capacity")
+        world.wait(1.0)
+        world.deliver()
+    said = [reason for reason in world.reasons_given if "each group gets a node" in reason and "cheap" in reason]
+    assert said
+    for reason in said:
+        assert reason.count("group 'cheap' gets no machine now: no such machine is free") == 1
+        assert "maximum" not in reason
 
 
 def test_sold_out_group_is_used_again_after_its_pause() -> None:

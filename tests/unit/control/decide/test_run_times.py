@@ -48,6 +48,19 @@ def test_mean_follows_the_latest_runs() -> None:
     assert times.mean("f") == pytest.approx(1.0, abs=0.5)
 
 
+def test_functions_that_have_not_run_for_longest_are_forgotten_first() -> None:
+    """Regression: the function that was first seen was forgotten, though it ran again and again."""
+    times = RunTimes()
+    times.ended("first", 1.0)
+    times.ended("second", 2.0)
+    for number in range(KEPT - 2):
+        times.ended(f"other {number}", 3.0)
+    times.ended("first", 1.0)
+    times.ended("new", 4.0)
+    assert times.mean("first") == 1.0
+    assert times.mean("second") is None
+
+
 def test_runs_in_progress_have_a_mean_age_and_a_spread() -> None:
     times = RunTimes()
     times.ended("f", 10.0)

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from skyward.control.decide.tasks.manager import PREFETCH_HORIZON, PREFETCH_MOST, RECALL_AFTER, TaskManager
+from skyward.control.decide.tasks.dispatch import PREFETCH_HORIZON, PREFETCH_MOST, RECALL_AFTER
+from skyward.control.decide.tasks.manager import TaskManager
 from skyward.control.decide.tasks.messages import (
     Broadcast,
     BroadcastEnded,
@@ -167,6 +168,20 @@ def test_prefetched_task_behind_a_long_task_is_recalled_for_a_free_node() -> Non
     assert manager.handle(CheckPrefetched(), 2 * RECALL_AFTER) == [Recall(second, 0)]  # the first is recalled already
     assert sent(manager.handle(Ended(third, 0, "returned", 0.0), 1.0)) == [(third, 1)]
     assert manager.node_of(long) == 0
+
+
+def test_free_slots_of_a_draining_node_are_no_room_for_prefetched_tasks() -> None:
+    """Regression: tasks were recalled for a node that takes no more, and went back to where they came from."""
+    manager = manager_with(1)
+    (first,), _ = submit(manager, 1)
+    manager.handle(Ended(first, 0, "value", 0.0), 0.0)
+    _, second, third = submit(manager, 3)[0]
+    manager.handle(RankJoined(1, 2), 0.0)
+    manager.handle(RankDraining(1), 0.0)
+    assert manager.handle(CheckPrefetched(), RECALL_AFTER) == []
+    manager.handle(RankJoined(2, 1), 0.1)
+    assert manager.handle(CheckPrefetched(), 0.2) == [Recall(third, 0)]
+    assert manager.node_of(second) == 0
 
 
 def test_draining_node_returns_tasks_that_have_not_started() -> None:

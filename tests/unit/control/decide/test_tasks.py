@@ -10,7 +10,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from skyward.control.decide.tasks.manager import PREFETCH_HORIZON, PREFETCH_MOST, RECALL_AFTER, TaskManager
+from skyward.control.decide.tasks.dispatch import PREFETCH_HORIZON, PREFETCH_MOST, RECALL_AFTER
+from skyward.control.decide.tasks.manager import TaskManager
 from skyward.control.decide.tasks.messages import (
     Abandon,
     Broadcast,

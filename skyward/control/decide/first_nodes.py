@@ -1,0 +1,84 @@
+"""The first nodes for what waits: of a pool that has none, and of groups that its policy overlooks. No I/O."""
+
+from collections.abc import Mapping, Sequence
+
+from skyward.control.decide.machines.reconciler import Reconciler
+from skyward.control.decide.prospects import Prospects
+from skyward.control.decide.tasks.manager import TaskManager
+from skyward.control.decide.total import within_total
+from skyward.scaling.fitting import cheapest
+from skyward.scaling.gang_placement import gang_nodes
+from skyward.scaling.snapshot import Group, Snapshot
+from skyward.values.needs import Needs
+
+__all__ = ["FirstNodes"]
+
+
+class FirstNodes:
+    """Chooses the first nodes of one pool.
+
+    Args:
+        groups: the groups, by name, with their present bounds.
+        max_nodes: maximum over all groups; None for no limit but theirs.
+    """
+
+    def __init__(
+        self,
+        groups: Mapping[str, Group],
+        tasks: TaskManager,
+        reconciler: Reconciler,
+        prospects: Prospects,
+        max_nodes: int | None,
+    ) -> None:
+        self._groups = groups
+        self._tasks = tasks
+        self._reconciler = reconciler
+        self._prospects = prospects
+        self._max_nodes = max_nodes
+
+    def for_task(self, needs: Needs, now: float) -> tuple[Mapping[str, int], str] | None:
+        """Return the desired nodes with the first one, which can hold `needs`, and why it is none of other groups."""
+        blocked = self._prospects.blocked([needs], now)
+        group = cheapest(self._prospects.limited(blocked), needs)
+        if group is None:
+            return None
+        after = {**self._reconciler.desired, group.name: 1}
+        if (head := self._reconciler.head) is not None:  # it still drains, and is needed as long as there is any node
+            after = within_total({**after, head: 1}, {head: 1}, (), self._max_nodes)
+        return after, "".join(f", because group {name!r} {each.why}" for name, each in blocked.items())
+
+    def for_gangs(self, snapshot: Snapshot) -> Mapping[str, int] | None:
+        """Return the desired nodes with those that the waiting gangs need; None if they need none."""
+        needed = gang_nodes(snapshot).launch
+        if not needed:
+            return None
+        after = {**self._reconciler.desired, **needed}
+        if (head := self._reconciler.head) is not None:  # it still drains, and is needed as long as there is any node
+            least = {head: max(1, needed.get(head, 0))}
+            after = within_total({**after, **least}, least, needed, self._max_nodes)
+        return after
+
+    def possible(self) -> list[Needs]:
+        """Return the waiting shapes that a group could hold."""
+        able = [group for group in self._groups.values() if group.max]
+        return [needs for needs in self._tasks.shapes() if any(group.can_hold(needs) for group in able)]
+
+    def overlooked(self, groups: Sequence[Group]) -> dict[str, int]:
+        """Return the nodes without which waiting tasks could start nowhere, by group: one for each such shape.
+
+        Some policies do not look at the needs of tasks: they launch no node of the only group that fits, or remove it.
+
+        Args:
+            groups: the groups as a policy sees them.
+        """
+        needed: dict[str, int] = {}
+        if len(groups) == 1:
+            return needed
+        for needs in self._tasks.shapes():
+            able = [group for group in groups if group.can_hold(needs)]
+            there = {group.name: count for group in able if (count := self._reconciler.effective(group.name))}
+            if not there and (group := cheapest(able, needs)) is not None and group.can_launch:
+                needed[group.name] = 1
+            elif sum(there.values()) == 1:
+                needed |= there
+        return needed

@@ -1,0 +1,209 @@
+"""Room for what waits in a pool at its maximum number of nodes: idle nodes of other groups go. Decides only; no I/O."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from skyward.control.decide.machines.reconciler import Reconciler
+from skyward.control.decide.prospects import GroupObstacle, Prospects
+from skyward.control.decide.tasks.manager import TaskManager
+from skyward.formatting import count_text, joined
+from skyward.kept.registry import KeptRegistry
+from skyward.scaling.fitting import cheapest
+from skyward.scaling.gang_placement import gang_nodes
+from skyward.scaling.gang_text import gang_text
+from skyward.scaling.snapshot import GangDemand, Group, Snapshot
+from skyward.values.needs import Needs
+
+__all__ = ["MadeRoom", "RoomMaker"]
+
+
+@dataclass(frozen=True, slots=True)
+class MadeRoom:
+    """Change that makes room: the desired nodes by group, the ranks to remove, and the reason."""
+
+    after: Mapping[str, int]
+    victims: tuple[int, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class _GangRoom:
+    """Nodes to remove in favour of a gang.
+
+    Attributes:
+        gang: the gang.
+        launch: the nodes that it then needs in addition, by group.
+        victims: ranks of the idle nodes that go.
+    """
+
+    gang: GangDemand
+    launch: Mapping[str, int]
+    victims: tuple[int, ...]
+
+
+class RoomMaker:
+    """Chooses the nodes of one pool that go in favour of what waits.
+
+    Args:
+        groups: the groups, by name, with their present bounds.
+        max_nodes: maximum over all groups; None for no limit but theirs.
+    """
+
+    def __init__(
+        self,
+        groups: Mapping[str, Group],
+        tasks: TaskManager,
+        reconciler: Reconciler,
+        prospects: Prospects,
+        kept: KeptRegistry,
+        max_nodes: int | None,
+    ) -> None:
+        self._groups = groups
+        self._tasks = tasks
+        self._reconciler = reconciler
+        self._prospects = prospects
+        self._kept = kept
+        self._max_nodes = max_nodes
+        self._without_room: tuple[object, ...] = ()
+
+    def for_tasks(self, now: float) -> MadeRoom | None:
+        """Return how an idle node of a full pool makes room for tasks that no node there is can hold."""
+        there = sum(map(self._reconciler.effective, self._groups))
+        if self._max_nodes is None or there < self._max_nodes:
+            return None
+        unheld = [needs for needs in self._tasks.shapes() if not self._is_held(needs)]
+        if not unheld:
+            return None
+        kept, desired = self._kept.busy_nodes(now), self._reconciler.desired
+        idle = {
+            rank: self._reconciler.table.assignments[rank].machine.group
+            for rank in self._tasks.ranks
+            if rank not in kept and self._tasks.is_empty(rank)
+        }
+        obstacles = self._prospects.obstacles(now)
+        for needs in unheld:
+            fitting = [group for group in self._groups.values() if group.can_hold(needs)]
+            able = [group for group in fitting if group.max and group.name not in obstacles]
+            group = cheapest(able, needs)
+            rank = _idle_node(idle, self._groups, desired, [group.name for group in able])
+            if group is None or rank is None:
+                continue
+            gives = idle[rank]
+            after = {**desired, gives: desired[gives] - 1}
+            if rank:
+                after[group.name] = desired[group.name] + 1
+            goes_now = rank in self._reconciler.would_drain(after, (rank,))
+            maker = f"idle node {rank}" if goes_now else f"a node of group {gives!r} that is still booting"
+            reason = f"tasks wait that need a node of group {group.name!r}, and {maker} makes room for it"
+            return MadeRoom(after, (rank,), reason)
+        return None
+
+    def for_gang(self, snapshot: Callable[[Mapping[str, GroupObstacle]], Snapshot], now: float) -> MadeRoom | None:
+        """Return how idle nodes make room for a gang that the nodes of the pool cannot hold.
+
+        Args:
+            snapshot: returns the pool, in which groups with these obstacles can launch no nodes.
+        """
+        if self._max_nodes is None or not (idle := self._idle_to_spare(now)):
+            return None
+        obstacles, desired = self._prospects.obstacles(now), self._reconciler.desired
+        there = {name: self._reconciler.effective(name) for name in self._groups}
+        state = tuple(self._tasks.waiting_gangs), idle, there, dict(desired), dict(self._groups), set(obstacles)
+        if state == self._without_room:
+            return None
+        room = _room_for_gang(snapshot(obstacles), idle)
+        if room is None:
+            self._without_room = state
+            return None
+        after = dict(desired)
+        for rank in room.victims:
+            after[idle[rank]] -= 1
+        if 0 not in room.victims:
+            for group, more in room.launch.items():
+                after[group] = max(after[group], there[group]) + more
+        names = joined(f"{count_text(more)} of group {group!r}" for group, more in room.launch.items())
+        drained = set(self._reconciler.would_drain(after, room.victims)).intersection(room.victims)
+        makers = [f"idle node {rank}" for rank in room.victims if rank in drained]
+        if booting := len(room.victims) - len(drained):
+            makers.append(f"{count_text(booting)} that {'is' if booting == 1 else 'are'} still booting")
+        make = "makes" if len(room.victims) == 1 else "make"
+        return MadeRoom(after, room.victims, f"{gang_text(room.gang)}, lack {names}, and {joined(makers)} {make} room")
+
+    def _is_held(self, needs: Needs) -> bool:
+        """Return whether a node that could hold this shape is active or boots."""
+        return any(self._reconciler.effective(name) for name, group in self._groups.items() if group.can_hold(needs))
+
+    def _idle_to_spare(self, now: float) -> dict[int, str]:
+        """Return the groups of the idle nodes that their minimums spare, by rank, those to go first first.
+
+        Node 0 is one of them only if every node is: it goes with the last of them.
+        """
+        kept = self._kept.busy_nodes(now)
+        spare = {name: self._reconciler.desired.get(name, 0) - group.min for name, group in self._groups.items()}
+        found: dict[int, str] = {}
+        for rank in reversed(self._tasks.idle_ranks()):
+            group = self._reconciler.table.assignments[rank].machine.group
+            if spare[group] > 0 and rank not in kept and self._tasks.is_empty(rank):
+                spare[group] -= 1
+                found[rank] = group
+        if len(found) < sum(self._reconciler.desired.values()):
+            found.pop(0, None)
+        return found
+
+
+def _idle_node(
+    idle: Mapping[int, str], groups: Mapping[str, Group], desired: Mapping[str, int], able: Iterable[str]
+) -> int | None:
+    """Return the rank of the idle node that makes room for a node of one of the groups `able`; None if there is none.
+
+    The head goes last, and only as the last node.
+
+    Args:
+        idle: groups of the nodes that have nothing to do and keep nothing, by rank.
+    """
+    useful = set(able)
+    spare = [rank for rank, name in idle.items() if name not in useful and desired.get(name, 0) > groups[name].min]
+    others = [rank for rank in spare if rank]
+    if others:
+        return max(others)
+    return 0 if spare and sum(desired.values()) == 1 else None
+
+
+def _room_for_gang(snapshot: Snapshot, idle: Mapping[int, str]) -> _GangRoom | None:
+    """Return how to make room for the oldest gang that the nodes of the pool cannot hold; None if that is impossible.
+
+    Either all of its nodes get room or none does: a part of them would idle.
+
+    Args:
+        snapshot: a pool with a maximum number of nodes, in which groups with an obstacle can launch none.
+        idle: groups of the nodes that may go, by rank, those to go first first.
+    """
+    assert snapshot.max_nodes is not None
+    kept = gang_nodes(snapshot).keep
+    spare = {rank: group for rank, group in idle.items() if rank not in kept}
+    for gang in dict.fromkeys(snapshot.gangs):
+        alone = replace(snapshot, gangs=(gang,))
+        if not gang_nodes(alone).uses and (room := _room(alone, spare)) is not None:
+            return room
+    return None
+
+
+def _room(snapshot: Snapshot, spare: Mapping[int, str]) -> _GangRoom | None:
+    """Return how to make room for the only gang of a snapshot: with as few new nodes as the nodes that can go."""
+    (gang,), most = snapshot.gangs, snapshot.max_nodes or 0
+    there = sum(
+        max(group.min, counts.desired if group.can_launch else 0, counts.active + counts.booting)
+        for group in snapshot.groups
+        for counts in (snapshot.counts[group.name],)
+    )
+    room = len(spare)
+    while room > 0:
+        plan = gang_nodes(replace(snapshot, max_nodes=most + room))
+        able = [rank for rank, group in spare.items() if rank not in plan.keep and group not in plan.launch]
+        lacking = there + sum(plan.launch.values()) - most
+        if not plan.launch or lacking <= 0:
+            return None
+        if lacking <= len(able):
+            return _GangRoom(gang, plan.launch, tuple(able[:lacking]))
+        room = min(room - 1, len(able))
+    return None

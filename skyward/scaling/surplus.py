@@ -1,0 +1,53 @@
+"""Nodes that tasks use only because they are there: the load would fit on one node less.
+
+Tasks go to the fullest nodes, but while these are full for a moment, they go to the others, which never idle then. So
+when the free slots of a group have been as many as those of a node for as long as a boot takes, the node with the
+fewest tasks gets no more. Its tasks run to their end, and if others wait before that, it takes them again at once.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from skyward.scaling.snapshot import NodeLoad, Snapshot
+
+__all__ = ["Surplus"]
+
+
+@dataclass(slots=True)
+class Surplus:
+    """Since when each group has had room for its load on one node less.
+
+    Attributes:
+        due_in: seconds until a node may be found, if nothing changes; None for no such time.
+    """
+
+    due_in: float | None = None
+    _since: dict[str, float] = field(default_factory=dict)
+
+    def find(self, snapshot: Snapshot, groups: Collection[str], periods: Mapping[str, float]) -> NodeLoad | None:
+        """Return a node whose tasks could run on the others of its group; None if there is none yet.
+
+        Args:
+            groups: those that may lose a node.
+            periods: seconds for which there must have been room, by group.
+        """
+        self.due_in = None
+        for group in snapshot.groups:
+            name, counts = group.name, snapshot.counts[group.name]
+            if name not in groups or group.slots <= 1 or counts.active * group.slots - counts.busy < group.slots:
+                self._since.pop(name, None)
+                continue
+            idle = sum(node.group == name for node in snapshot.idle)
+            if (counts.active - idle) * group.slots - counts.busy < group.slots:
+                self._since.pop(name, None)
+                continue
+            left = self._since.setdefault(name, snapshot.now) + periods[name] - snapshot.now
+            if left > 0:
+                self.due_in = left if self.due_in is None else min(self.due_in, left)
+                continue
+            nodes = [node for node in snapshot.nodes if node.group == name and node.stage == "active"]
+            nodes = [node for node in nodes if node.busy and node.rank]
+            if nodes:
+                del self._since[name]
+                return min(nodes, key=lambda node: (node.busy, -node.rank))
+        return None

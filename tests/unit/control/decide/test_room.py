@@ -1,0 +1,116 @@
+"""Room for what waits in a pool at its maximum number of nodes: idle nodes of other groups go."""
+
+import pytest
+
+from skyward.control.decide.machines import messages as machines
+from skyward.control.decide.messages import Resize
+from skyward.control.decide.tasks import messages as tasks
+from skyward.scaling.registry import POLICIES
+from skyward.scaling.snapshot import GangDemand, Group
+from skyward.values.gangs import GangPlacement
+from skyward.values.needs import NOTHING, Needs
+from tests.unit.control.decide.plane_world import World
+
+pytestmark = pytest.mark.unit
+
+GPU = Needs({"GPU": 1.0})
+CPUS = Group("cpus", 0, 4, resources={"CPU": 4.0}, hourly_price=1.0)
+GPUS = Group("gpus", 0, 4, resources={"GPU": 1.0}, hourly_price=8.0)
+
+
+ELASTIC = [policy for policy in POLICIES if policy != "no"]
+
+
+def submit(world: World, *needs: Needs, placement: GangPlacement = "pack") -> list[int]:
+    """Submit a gang; return its tasks."""
+    gang = world.plane.tasks.number()
+    numbers = tuple(world.plane.tasks.number() for _ in needs)
+    world.tell(tasks.SubmitGang(gang, numbers, GangDemand(needs, placement)))
+    return list(numbers)
+
+
+def run_until_sent(world: World, members: list[int], until: float = 600.0) -> None:
+    """Advance the clock until the gang has started."""
+    while world.now < until and not set(members) <= set(world.sent):
+        world.wait(1.0)
+        world.deliver()
+
+
+def full_of_idle_nodes(policy: str, cpus: int = 4) -> World:
+    """Return a pool at its maximum number of nodes, all of one group and idle."""
+    world = World(CPUS, GPUS, policy=policy, max_nodes=cpus, idle_timeout=3600.0, cooldown=2.0).open()
+    world.tell(Resize({"cpus": (cpus, cpus)}))
+    world.deliver()
+    world.tell(Resize({"cpus": (0, cpus)}))
+    return world
+
+
+@pytest.mark.parametrize("policy", ELASTIC)
+def test_idle_nodes_make_room_for_a_gang(policy: str) -> None:
+    """Regression: under vanilla and capability the gang waited until the nodes were removed for being idle."""
+    world = full_of_idle_nodes(policy)
+    members = submit(world, GPU, GPU, GPU)
+    run_until_sent(world, members)
+    assert set(members) <= set(world.sent)
+    assert world.plane.desired["gpus"] == 3
+    assert sum(world.plane.desired.values()) <= 4
+
+
+def test_reason_of_room_for_a_gang_names_the_nodes() -> None:
+    world = full_of_idle_nodes("vanilla")
+    submit(world, GPU, GPU)
+    assert world.reasons_given[-1].endswith(
+        "2 tasks at once (a gang with placement 'pack'), each with 1 GPU, lack 2 nodes of group 'gpus', and idle node "
+        "3 and idle node 2 make room"
+    )
+
+
+def test_node_that_a_gang_needs_makes_no_room_for_its_other_members() -> None:
+    world = full_of_idle_nodes("vanilla")
+    members = submit(world, Needs({"CPU": 4.0}), Needs({"CPU": 4.0}), GPU, GPU, placement="strict_spread")
+    run_until_sent(world, members)
+    assert dict(world.plane.desired) == {"cpus": 2, "gpus": 2}
+    assert set(members) <= set(world.sent)
+
+
+def test_node_0_makes_room_with_the_last_node_of_an_idle_pool() -> None:
+    world = full_of_idle_nodes("vanilla", cpus=2)
+    members = submit(world, GPU, GPU, placement="strict_spread")
+    run_until_sent(world, members)
+    assert dict(world.plane.desired) == {"cpus": 0, "gpus": 2}
+    assert set(members) <= set(world.sent)
+
+
+def test_no_node_goes_for_a_gang_that_would_lack_others_nonetheless() -> None:
+    world = full_of_idle_nodes("vanilla")
+    busy = world.submit(2, NOTHING)
+    members = submit(world, GPU, GPU, GPU)
+    world.wait(30.0)
+    assert dict(world.plane.desired) == {"cpus": 4, "gpus": 0}
+    world.finish(busy)
+    run_until_sent(world, members)
+    assert set(members) <= set(world.sent)
+
+
+def test_idle_node_makes_room_for_tasks_that_no_node_can_hold() -> None:
+    world = World(CPUS, GPUS, policy="vanilla", max_nodes=2).open()
+    world.tell(Resize({"cpus": (2, 2)}))
+    world.deliver()
+    world.tell(Resize({"cpus": (0, 2)}))
+    (task,) = world.submit(1, GPU)
+    assert "tasks wait that need a node of group 'gpus', and idle node 1 makes room for it" in world.reasons_given[-1]
+    world.deliver()
+    assert task in world.sent
+
+
+def test_decision_names_the_booting_node_that_goes_in_place_of_an_idle_one() -> None:
+    """Regression: it named an idle node, and a node that was still booting went."""
+    world = World(CPUS, GPUS, policy="vanilla", max_nodes=3).open()
+    world.tell(Resize({"cpus": (2, 2)}))
+    world.deliver()
+    world.tell(Resize({"cpus": (3, 3)}))
+    world.allocate()
+    world.tell(Resize({"cpus": (0, 3)}))
+    world.submit(1, GPU)
+    assert not any(isinstance(effect, machines.Drain) for effect in world.said)
+    assert world.reasons_given[-1].endswith("and a node of group 'cpus' that is still booting makes room for it")

@@ -1,0 +1,57 @@
+"""Nodes that get no more tasks because the others of their group have room for these."""
+
+from dataclasses import replace
+
+from skyward.scaling.adaptive import Adaptive
+from skyward.scaling.snapshot import Counts, Demand, Group, NodeLoad, RetainedNodes, Snapshot
+
+GROUP = Group("nodes", 0, 10, 8, hourly_price=3.0)
+
+
+def pool(now: float, *busy: int, group: Group = GROUP, **fields: object) -> Snapshot:
+    """Return a pool of nodes with so many tasks each."""
+    nodes = tuple(NodeLoad(rank, "nodes", "active", tasks) for rank, tasks in enumerate(busy))
+    counts = Counts(active=len(busy), busy=sum(busy), desired=len(busy))
+    seen = Snapshot(now, (group,), {"nodes": counts}, boots={"nodes": 60.0}, boot_seconds=60.0, nodes=nodes)
+    return replace(seen, **fields)  # type: ignore[arg-type]  # fields of a snapshot
+
+
+def test_the_emptiest_node_gets_no_more_once_there_was_room_for_a_boot() -> None:
+    policy = Adaptive()
+    first = policy.decide(pool(0.0, 7, 2, 4))
+    assert first.desired == {"nodes": 3}
+    assert first.look_in is not None
+    assert first.look_in <= 60.0
+    then = policy.decide(pool(61.0, 7, 2, 4))
+    assert (then.desired, then.victims) == ({"nodes": 2}, (1,))
+    assert "node 1" in then.reason
+    assert "2 tasks" in then.reason
+
+
+def test_without_lasting_room_every_node_stays() -> None:
+    policy = Adaptive()
+    for now, busy in ((0.0, (7, 2, 4)), (30.0, (8, 8, 2)), (61.0, (7, 2, 4)), (90.0, (7, 2, 4))):
+        assert policy.decide(pool(now, *busy)).desired == {"nodes": 3}, now
+
+
+def test_the_head_stays() -> None:
+    policy = Adaptive()
+    policy.decide(pool(0.0, 1, 5))
+    assert policy.decide(pool(100.0, 1, 5)).victims == (1,)
+
+
+def test_nodes_stay_that_something_else_needs() -> None:
+    for fields in (
+        {"group": replace(GROUP, min=3)},
+        {"group": replace(GROUP, idle_timeout=300.0)},
+        {"group": replace(GROUP, hourly_price=0.0)},
+        {"idle_timeout": 300.0, "idle_timeout_given": True},
+        {"retained": {"nodes": RetainedNodes(2, "node 1 keeps a value")}},
+        {"pinned": 1},
+        {"floor": (Demand(20),)},
+        {"demands": (Demand(1, seconds=10.0),)},
+    ):
+        policy = Adaptive()
+        policy.decide(pool(0.0, 7, 2, 4, **fields))
+        decision = policy.decide(pool(100.0, 7, 2, 4, **fields))
+        assert decision.desired == {"nodes": 3}, fields
