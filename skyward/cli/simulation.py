@@ -97,6 +97,11 @@ _OPTIONS: "Mapping[str, tuple[tuple[str, str, str], ...]]" = {
         ),
         ("--waiting-cost", "USD", "cost of an hour for which a task waits (none)"),
         (
+            "--consolidate-within",
+            "SECONDS",
+            "time within which cheaper nodes in place of dearer ones must pay, 0 for never ({consolidate_within})",
+        ),
+        (
             "--look-gap",
             "SECONDS",
             "minimum time between evaluations that new tasks trigger ({look_gap})",
@@ -129,6 +134,7 @@ def _defaults() -> dict[str, str]:
         "policy": options.policy,
         "cooldown": options.autoscale_cooldown,
         "target": options.target_wait,
+        "consolidate_within": options.consolidate_within,
         "look_gap": settings.evaluation_gap,
         "tick": options.reconcile_tick_interval,
         "retries": options.retry_on_interruption,
@@ -247,7 +253,7 @@ def _settings(given: argparse.Namespace) -> dict[str, Any]:
     from skyward.control.decide.machines.requests import Limits
 
     def seconds(name: str) -> float:
-        zero = name in ("cooldown", "idle_timeout", "look_gap")
+        zero = name in ("cooldown", "idle_timeout", "look_gap", "consolidate_within")
         return positive(getattr(given, name), _flag(name), zero=zero, example=f"{_flag(name)} 30")
 
     def amount(name: str) -> float:
@@ -268,6 +274,7 @@ def _settings(given: argparse.Namespace) -> dict[str, Any]:
             "idle_timeout": ("idle_timeout", seconds),
             "target": ("target_wait", lambda name: target_wait(given.target)),
             "waiting_cost": ("waiting_cost", amount),
+            "consolidate_within": ("consolidate_within", seconds),
             "look_gap": ("evaluation_gap", seconds),
             "tick": ("tick", seconds),
             "retries": ("retries", count),

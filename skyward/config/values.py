@@ -54,7 +54,7 @@ _SECONDS: Final = frozenset({
     "ttl", "idle_timeout", "warm", "image.bootstrap_timeout", "provision_timeout", "ssh_timeout", "bootstrap_timeout",
     "ssh_retry_interval", "metrics_interval", "reconcile_tick_interval", "provision_retry_delay",
     "default_compute_timeout", "shutdown_timeout", "autoscale_cooldown", "autoscale_idle_timeout",
-    "target_wait",
+    "target_wait", "consolidate_within",
 })  # fmt: skip  # one name a line says no more
 """Fields in seconds, which may be written as durations: `ttl = "10m"`."""
 

@@ -12,10 +12,12 @@ arrive too seldom to use it by then. Once it is known how long the gaps in its u
 
 Waiting gangs come first: the nodes that they lack are launched whatever these cost in time, and no other task counts on
 the slots that they will use, nor is a node removed of a group that they use.
+
+Dear nodes whose work is expected to last are replaced by cheaper ones: see `skyward.scaling.consolidation`.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil, exp, inf
 
@@ -24,6 +26,7 @@ from skyward.scaling.fitting import at_once, never
 from skyward.scaling.gang_placement import GangPlan, gang_nodes
 from skyward.scaling.gang_text import gangs_wait
 from skyward.scaling.gaps import Gaps
+from skyward.scaling.replacing import Consolidation
 from skyward.scaling.snapshot import Decision, Demand, Group, NodeLoad, Snapshot
 from skyward.scaling.surplus import Surplus
 from skyward.scaling.wording import idle_text, more_text, of_group
@@ -153,6 +156,7 @@ class Adaptive:
     _scan_at: float = field(default=0.0, init=False, repr=False)
     _surplus: Surplus = field(default_factory=Surplus, init=False, repr=False)
     _gaps: dict[str, Gaps] = field(default_factory=dict, init=False, repr=False)
+    _consolidation: Consolidation = field(default_factory=Consolidation, init=False, repr=False)
 
     def decide(self, snapshot: Snapshot) -> Decision:
         """Return the decision for `snapshot`, within the bounds of every group and of `max_nodes`."""
@@ -160,6 +164,8 @@ class Adaptive:
         gangs = gang_nodes(snapshot)
         offers = {group.name: _offer(group, snapshot) for group in snapshot.groups}
         _reserve(offers, gangs)
+        self._consolidation.observe(snapshot)
+        _hold(offers, self._consolidation, snapshot)
         waiting = _waiting(snapshot)
         result = self._serve(waiting, offers, snapshot)
         self._observe_load(offers, snapshot)
@@ -190,14 +196,20 @@ class Adaptive:
             desired = {name: offer.group.min for name, offer in offers.items()}
         if snapshot.max_nodes is not None:
             _cap(desired, snapshot)
+        ranks = tuple(node.rank for node in victims if node.rank or len(victims) == 1)
+        change = self._consolidation.change(snapshot, desired, ranks)
+        look_in = self._look_in(snapshot, offers, result, gangs, bool(victims))
+        if change.look_in < inf:
+            look_in = min(change.look_in, inf if look_in is None else look_in)
+        texts = "; ".join(filter(None, (why_removed, change.reason)))
         return Decision(
-            desired,
-            _reason(snapshot, waiting, offers, result, desired, cancelled, why_removed),
-            victims=tuple(node.rank for node in victims if node.rank or len(victims) == 1),
+            change.desired,
+            _reason(snapshot, waiting, offers, result, change.desired, cancelled, texts),
+            victims=change.victims,
             settled=True,
             infeasible=never(snapshot),
             cancelled=cancelled,
-            look_in=self._look_in(snapshot, offers, result, gangs, bool(victims)),
+            look_in=look_in,
         )
 
     def _observe(self, snapshot: Snapshot) -> None:
@@ -279,7 +291,7 @@ class Adaptive:
         if snapshot.now < self._scan_at and not needs_room and not snapshot.idle_for:
             return [], ""
         may_shrink = (name for name, offer in offers.items() if self._may_shrink(offer, snapshot))
-        candidates = [name for name in may_shrink if not gangs.least(name)]
+        candidates = [name for name in may_shrink if not (gangs.least(name) or self._consolidation.holds(name))]
         if not candidates:
             return [], ""
         has_tasks = bool(snapshot.has_waiting or snapshot.inflight or snapshot.pinned)
@@ -324,7 +336,7 @@ class Adaptive:
             if offer.price > 0
             and _given(offer.group, snapshot) is None
             and snapshot.counts[name].active > max(1, offer.group.min)
-            and not (offer.coming or gangs.least(name) or name in snapshot.retained)
+            and not (offer.coming or gangs.least(name) or name in snapshot.retained or self._consolidation.holds(name))
         ]
         return self._surplus.find(
             snapshot, () if is_needed else able, {name: offer.boot for name, offer in offers.items()}
@@ -391,7 +403,10 @@ class Adaptive:
             times.append(max(0.2, min(boot, 60.0) / 8))
         if going:
             times.append(2.0)
-        elif any(self._may_shrink(offer, snapshot) and not gangs.least(name) for name, offer in offers.items()):
+        elif any(
+            self._may_shrink(offer, snapshot) and not (gangs.least(name) or self._consolidation.holds(name))
+            for name, offer in offers.items()
+        ):
             times.append(max(0.0, self._scan_at - snapshot.now))
         if self._surplus.due_in is not None:
             times.append(self._surplus.due_in)
@@ -450,6 +465,14 @@ def _reserve(offers: dict[str, _Offer], gangs: GangPlan) -> None:
             offer.free = max(0.0, offer.free - use.free / slots)
             offer.booting = max(0.0, offer.booting + launched - use.starting / slots)
             offer.kept = float(use.starting_nodes)
+
+
+def _hold(offers: dict[str, _Offer], consolidation: Consolidation, snapshot: Snapshot) -> None:
+    """Let booting nodes that are to replace others boot on, but not count for waiting tasks: the others then leave."""
+    for name, offer in offers.items():
+        held = consolidation.held(name, snapshot)
+        offer.booting = max(0.0, offer.booting - held)
+        offer.kept += held
 
 
 def _waiting(snapshot: Snapshot) -> list[_Waiting]:
@@ -597,7 +620,7 @@ def _reason(
     waiting: Sequence[_Waiting],
     offers: dict[str, _Offer],
     result: _Result,
-    desired: dict[str, int],
+    desired: Mapping[str, int],
     cancelled: dict[str, int],
     why_removed: str,
 ) -> str:

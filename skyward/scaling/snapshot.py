@@ -8,6 +8,7 @@ from skyward.values.gangs import GangPlacement
 from skyward.values.needs import NOTHING, Needs, Resources
 
 __all__ = [
+    "CONSOLIDATE_WITHIN",
     "DEFAULT_IDLE_TIMEOUT",
     "Counts",
     "Decision",
@@ -15,6 +16,7 @@ __all__ = [
     "GangDemand",
     "Group",
     "NodeLoad",
+    "NodeWork",
     "Policy",
     "RetainedNodes",
     "RunningTasks",
@@ -24,6 +26,9 @@ __all__ = [
 
 DEFAULT_IDLE_TIMEOUT = 60.0
 """Seconds that a node, or the pool, must be idle before it scales down, for policies without a time of their own."""
+
+CONSOLIDATE_WITHIN = 600.0
+"""Seconds within which cheaper nodes in place of others must have paid for the time in which both run."""
 
 type TargetWait = float | Literal["cheap", "balanced", "fast"]
 """Time that tasks may wait beyond the boot of a node: seconds, or a name whose meaning the policy decides."""
@@ -72,6 +77,7 @@ class Counts:
         desired: number of nodes of the last decision.
         unrequested: number of booting nodes whose machines are not requested yet; counted only while no source of the
             group may be asked.
+        started: number of tasks that were ever sent to its nodes.
     """
 
     active: int = 0
@@ -80,6 +86,7 @@ class Counts:
     busy: int = 0
     desired: int = 0
     unrequested: int = 0
+    started: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +106,24 @@ class NodeLoad:
     busy: int = 0
     free: Resources = field(default_factory=dict)
     idle_for: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class NodeWork:
+    """Price of an active node, and the tasks that run on it, at one moment.
+
+    Attributes:
+        rank: number of the node; 0 is the head.
+        price: USD per hour.
+        shapes: number of its tasks, by shape.
+        ends_in: seconds until the last of its tasks is expected to end; None if the run time of one is unknown.
+    """
+
+    rank: int
+    group: str
+    price: float = 0.0
+    shapes: Mapping[Needs, int] = field(default_factory=dict)
+    ends_in: float | None = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +200,8 @@ class Snapshot:
         idle_timeout_given: True if the user has chosen `idle_timeout`.
         target_wait: how long tasks may wait beyond a boot, as the user has chosen.
         waiting_cost: cost of an hour for which a task waits, USD; None if the user has not given one.
+        consolidate_within: seconds within which cheaper nodes in place of others must have paid for the time in which
+            both run; 0 for never.
         boot_seconds, task_seconds: recent means, None while unknown.
         boots: by group, recent mean of the time from the request of a machine to its first task; absent while unknown.
         pauses: by group, seconds until a source of it may be asked for machines; 0 or absent for now, infinity for
@@ -184,6 +211,7 @@ class Snapshot:
         head: group of node 0, which stays as long as any other node; None if there is no such node.
         nodes: every node, by rank. May be computed on demand: read it only if needed.
         idle: active nodes without a task, by rank; computed on demand as well.
+        work: what each active node costs and runs, by rank; computed on demand as well.
     """
 
     now: float
@@ -200,6 +228,7 @@ class Snapshot:
     idle_timeout_given: bool = False
     target_wait: TargetWait = "balanced"
     waiting_cost: float | None = None
+    consolidate_within: float = CONSOLIDATE_WITHIN
     max_nodes: int | None = None
     boot_seconds: float | None = None
     task_seconds: float | None = None
@@ -210,6 +239,7 @@ class Snapshot:
     head: str | None = None
     nodes: Sequence[NodeLoad] = ()
     idle: Sequence[NodeLoad] = ()
+    work: Sequence[NodeWork] = ()
 
     @property
     def queued(self) -> int:

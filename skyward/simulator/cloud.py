@@ -90,6 +90,7 @@ class Cloud:
     _tombs: set[int] = field(default_factory=set)
     _short_until: float = 0.0
     _sold_out_until: dict[str, float] = field(default_factory=dict)
+    _empty_until: dict[MachineSource, float] = field(default_factory=dict)
     _never: dict[MachineSource, bool] = field(default_factory=dict)
     _denied: set[str] = field(default_factory=set)
 
@@ -138,11 +139,19 @@ class Cloud:
         else:
             self.kill(number)
 
+    def sell_out(self, group: str, seconds: float, only: MachineSource | None = None) -> None:
+        """Have no more machines of a group for some time, or only of one of its sources."""
+        if only is None:
+            self._sold_out_until[group] = self.clock.now + seconds
+        else:
+            self._empty_until[only] = self.clock.now + seconds
+
     def end_faults(self) -> None:
         """End all faults."""
         self.faults = Faults()
         self._short_until = 0.0
         self._sold_out_until.clear()
+        self._empty_until.clear()
 
     # Effects.
 
@@ -162,7 +171,7 @@ class Cloud:
                 came.append(number)
             elif known is not None or number in self._tombs:
                 refused.setdefault("unknown", []).append(number)
-            elif kind := self._refuse_one(request.group):
+            elif kind := self._refuse_one(request):
                 refused.setdefault(kind, []).append(number)
             else:
                 self._start(number, request)
@@ -188,12 +197,13 @@ class Cloud:
             return Refused(request.machines, "there is no such machine", "impossible")
         return None
 
-    def _refuse_one(self, group: str) -> RefusalKind | None:
+    def _refuse_one(self, request: Launch) -> RefusalKind | None:
         """Return the kind of refusal of one more machine, as the cloud tells it; None if there is a machine."""
         quota = self.faults.quota
         if quota is not None and len(self.living) >= quota:
             return "quota" if self._happens(self.faults.explained) else "unknown"
-        is_short = self.clock.now < max(self._short_until, self._sold_out_until.get(group, 0.0))
+        sold_out = self._sold_out_until.get(request.group, 0.0), self._empty_until.get(request.source, 0.0)
+        is_short = self.clock.now < max(self._short_until, *sold_out)
         if is_short or self._happens(self.faults.partial):
             return "capacity" if self._happens(self.faults.explained) else "unknown"
         return None

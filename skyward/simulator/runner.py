@@ -423,6 +423,10 @@ class Simulation:
                 self._gang(act)
             case "pin":
                 self.submit([Task(0.0, 30.0)] * act.most, act.least)
+            case "sold out" | "sold out at the first source":
+                group = self.scenario.groups[act.least].name
+                only = self.plane.settings.sources[group][0] if act.kind != "sold out" else None
+                self.cloud.sell_out(group, act.most, only)
             case "drain":
                 self.send(DrainNode(act.least))
             case "keep":

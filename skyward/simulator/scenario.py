@@ -41,7 +41,8 @@ class Action:
             task,
             "collective" of one task, run again up to `least` times, "pin" of `most` tasks to the
             node of rank `least`, "drain" of that node, "keep" of a value on it for `most` minutes, "use" of its values
-            by a task, or "drop" of them, or "gang" of `most` tasks with `placement`.
+            by a task, or "drop" of them, "gang" of `most` tasks with `placement`, "sold out" for `most` seconds of the
+            group of number `least`, or "sold out at the first source" of its sources.
         placement: how a gang is spread over the nodes.
     """
 
@@ -64,7 +65,7 @@ class Scenario:
         markup: price of each source in terms of the one before.
         existing: machines of a former process in the first group, which the pool attaches to.
         idle_timeout: seconds without a task before a node may be removed; None for the policy's own time.
-        target_wait, waiting_cost: for the policy; see `Snapshot`.
+        target_wait, waiting_cost, consolidate_within: for the policy; see `Snapshot`.
         grace: maximum time that the run continues after the last task arrives.
         retries: times that a task is requeued after its node was lost.
         tick: interval between checks of the nodes against the desired state.
@@ -91,6 +92,7 @@ class Scenario:
     idle_timeout: float | None = PRODUCT.autoscale_idle_timeout
     target_wait: TargetWait = PRODUCT.target_wait
     waiting_cost: float | None = PRODUCT.waiting_cost
+    consolidate_within: float = PRODUCT.consolidate_within
     grace: float = 24 * HOUR
     retries: int = PRODUCT.retry_on_interruption
     tick: float = PRODUCT.reconcile_tick_interval
@@ -135,6 +137,7 @@ class Scenario:
             max_nodes=self.max_nodes,
             target_wait=self.target_wait,
             waiting_cost=self.waiting_cost,
+            consolidate_within=self.consolidate_within,
             budget=self.budget,
             limits=self.limits or Limits(),
             recorded=self.decision_log is not None,

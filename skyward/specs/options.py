@@ -39,6 +39,7 @@ class OptionFields(TypedDict, total=False):
     autoscale_idle_timeout: float | None
     target_wait: "TargetWait"
     waiting_cost: float | None
+    consolidate_within: float
     reconcile_tick_interval: float
     shutdown_timeout: float
     console: bool | Console
@@ -77,6 +78,8 @@ class Options(Value):
             as a boot takes), "cheap" (15 minutes), or a time.
         waiting_cost: USD that an hour of a waiting task costs you: idle nodes are kept longer, as far as the wait for
             another boot would cost more; None to count only the price of nodes.
+        consolidate_within: time within which cheaper nodes that take over the work of dearer ones must have paid for
+            the time in which both run, for `adaptive` to launch them; 0 for never. No task is stopped for it.
         reconcile_tick_interval: time between checks of the number of nodes.
         shutdown_timeout: maximum time for closing the pool.
         console: progress on standard error: "rich" (a status line on a terminal), "minimal" (a few lines), "log" (to
@@ -115,6 +118,7 @@ class Options(Value):
     autoscale_idle_timeout: float | None = None
     target_wait: "TargetWait" = "balanced"
     waiting_cost: float | None = None
+    consolidate_within: float = 600.0
     reconcile_tick_interval: float = 15.0
     shutdown_timeout: float = 120.0
     console: bool | Console = True
@@ -157,6 +161,7 @@ class Options(Value):
         seconds(self.autoscale_idle_timeout, "autoscale_idle_timeout", zero=True, optional=True)
         _check_target(self.target_wait)
         number(self.waiting_cost, "waiting_cost", zero=True, optional=True, most=limits.USD)
+        seconds(self.consolidate_within, "consolidate_within", zero=True)
         if not isinstance(self.console, bool):
             choice(self.console, "console", Console)
         of_type(self.logging, "logging", bool, "logging=False")

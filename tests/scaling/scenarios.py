@@ -12,7 +12,7 @@ from skyward.simulator.workload import Distribution, Task
 from skyward.values.gangs import GANG_PLACEMENTS
 from skyward.values.needs import NOTHING, Needs
 
-__all__ = ["MINUTE", "scenario_of"]
+__all__ = ["MINUTE", "scenario_of", "stream_of"]
 
 MINUTE = 60.0
 GPU = Needs({"GPU": 1})
@@ -76,6 +76,7 @@ def _with_meetings_of_features(random: Random, scenario: Scenario, until: float)
         existing=random.choice([0, 0, 0, 1, 3]),
         faults=replace(scenario.faults, sold_out=random.choice([0.0, 5.0, 20.0])),
         actions=(*scenario.actions, *funds),
+        consolidate_within=random.choice([600.0, 60.0, 60.0, 0.0]),
     )
 
 
@@ -192,3 +193,57 @@ def _kept_values(random: Random, until: float) -> tuple[Action, ...]:
             most = {"resize": least + random.choice([0, 1, 3]), "pin": 1}.get(kind, random.choice([1, 3, 10]))
             actions.append(Action(start + random.uniform(0, 90), kind, least, most))
     return tuple(actions)
+
+
+def stream_of(seed: int) -> Scenario:
+    """Return a scenario for consolidation: an hour of tasks over groups of several prices, with the faults of a seed.
+
+    The groups of `scenario_of` have too few tasks for it.
+    """
+    random = Random(f"stream {seed}")
+    usual = scenario_of(seed, 60.0)
+    names = ("a", "b", "c")[: random.choice([1, 2, 2, 3])]
+    special = random.choice([NOTHING, NOTHING, GPU])
+    prices = random.sample([0.3, 0.5, 1.1, 4.0, 6.0], 3)
+    groups = tuple(
+        Group(
+            name,
+            random.choice([0, 0, 0, 1]),
+            random.choice([8, 30]),
+            random.choice([1, 1, 4]),
+            {"CPU": 4.0, "GPU": random.choice([1.0, 1.0, 0.0]) if special else 1.0},
+            hourly_price=random.choice([price, price, price, 0.0]),
+        )
+        for name, price in zip(names, prices, strict=False)
+    )
+    seconds, at_once = random.choice([5.0, 30.0, 60.0]), random.choice([1.0, 4.0, 8.0])
+    gap = max(2.0, seconds / at_once)
+    work = [
+        Task(10.0 + gap * place, random.uniform(0.5, 1.5) * seconds, random.choice([NOTHING] * 5 + [special]))
+        for place in range(int(60 * MINUTE / gap))
+    ]
+    work += [Task(random.uniform(0, 60 * MINUTE), seconds)] * random.choice([0, 20, 60])
+    of_cloud = [
+        Action(0.0, "sold out", prices.index(min(prices[: len(groups)])), random.choice([300, 900])),
+        Action(random.choice([20.0, 900.0]), "sold out at the first source", random.randrange(len(groups)), 600),
+    ]
+    of_user = [act for act in usual.actions if act.kind != "resize"]
+    least = sum(group.min for group in groups)
+    return replace(
+        usual,
+        work=tuple(sorted(work, key=lambda task: task.at)),
+        groups=groups,
+        policy="adaptive",
+        faults=random.choice(
+            [Faults(explained=1.0), replace(usual.faults, denials=0.0, boot_failures=0.0, explained=1.0)]
+        ),
+        sources=random.choice([1, 2]),
+        markup=3.0,
+        existing=0,
+        idle_timeout=random.choice([None, None, None, 30.0]),
+        grace=600 * MINUTE,
+        max_nodes=random.choice([None, None, least + 8]),
+        budget=random.choice([None, None, None, 2.0]),
+        consolidate_within=random.choice([60.0, 300.0, 600.0]),
+        actions=(*random.choice([[], of_user]), *of_cloud),
+    )

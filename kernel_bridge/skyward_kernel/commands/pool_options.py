@@ -142,6 +142,14 @@ POOL_OPTIONS: tuple[Option, ...] = (
         help="cost of an hour for which a task waits; idle nodes are kept longer for it",
     ),
     _pool(
+        "--consolidate-within",
+        to="consolidate_within",
+        metavar="SECONDS",
+        help="time within which cheaper nodes in place of dearer ones must pay; 10 minutes if not given, 0 for never",
+        read=reading.lifetime,
+        takes="a duration, such as 90, 10m or 1h, or 0",
+    ),
+    _pool(
         "--decision-log",
         to="decision_log",
         metavar="FILE",

@@ -50,6 +50,7 @@ def plane_of(launchers: Mapping[str, Launcher], options: Options, size: SizeEntr
         idle_timeout=options.autoscale_idle_timeout,
         target_wait=options.target_wait,
         waiting_cost=options.waiting_cost,
+        consolidate_within=options.consolidate_within,
         tick=options.reconcile_tick_interval,
         max_nodes=options.max_nodes,
         budget=options.budget,

@@ -959,6 +959,7 @@ class ControlPlane:
             idle_timeout_given=self.settings.idle_timeout is not None,
             target_wait=self.settings.target_wait,
             waiting_cost=self.settings.waiting_cost,
+            consolidate_within=self.settings.consolidate_within,
             max_nodes=self.settings.max_nodes,
             boot_seconds=self._boot_seconds,
             boots=self._boots,
@@ -969,6 +970,7 @@ class ControlPlane:
             head=self.head,
             nodes=self._view.nodes(now, self.updates.extra_machines()),
             idle=self._view.idle(now),
+            work=() if self.updates else self._view.work(now),  # one reason at a time to replace nodes
         )
 
     @property

@@ -1,5 +1,6 @@
 """Counts and loads of a pool: the inputs of its decisions."""
 
+from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from functools import cached_property
 
@@ -7,20 +8,25 @@ from skyward.control.decide.machines.budget import Ledger
 from skyward.control.decide.machines.table import Machine, MachineTable
 from skyward.control.decide.tasks.manager import TaskManager
 from skyward.events.decisions import DecisionInputs
-from skyward.scaling.snapshot import Counts, Group, NodeLoad
+from skyward.scaling.snapshot import Counts, Group, NodeLoad, NodeWork
 
-__all__ = ["PlaneView"]
+__all__ = ["OnDemand", "PlaneView"]
 
 
-class _Nodes(Sequence[NodeLoad]):
-    """The nodes of a snapshot, built at first use."""
+class OnDemand[T](Sequence[T]):
+    """A part of a snapshot with an item for each of some nodes, built at first use."""
 
-    def __init__(self, make: Callable[[], tuple[NodeLoad, ...]]) -> None:
+    def __init__(self, make: Callable[[], tuple[T, ...]]) -> None:
         self._make = make
 
     @cached_property
-    def _made(self) -> tuple[NodeLoad, ...]:
+    def _made(self) -> tuple[T, ...]:
         return self._make()
+
+    @property
+    def is_made(self) -> bool:
+        """True if it was used."""
+        return "_made" in self.__dict__
 
     def __getitem__(self, index):  # type: ignore[no-untyped-def]  # as of the tuple
         return self._made[index]
@@ -28,7 +34,7 @@ class _Nodes(Sequence[NodeLoad]):
     def __len__(self) -> int:
         return len(self._made)
 
-    def __iter__(self) -> Iterator[NodeLoad]:
+    def __iter__(self) -> Iterator[T]:
         return iter(self._made)
 
 
@@ -55,20 +61,43 @@ class PlaneView:
             busy=self._tasks.busy_in(name),
             desired=desired,
             unrequested=self._table.counts_in("QUEUED").get(name, 0) if is_paused else 0,
+            started=self._tasks.started_in(name),
         )
 
     def nodes(self, now: float, without: Container[int] = ()) -> Sequence[NodeLoad]:
         """Return every node but those on the machines `without`, built at first use."""
-        return _Nodes(lambda: tuple(self._load(machine, now) for machine in self._table if machine.id not in without))
+        return OnDemand(lambda: tuple(self._load(machine, now) for machine in self._table if machine.id not in without))
 
     def idle(self, now: float) -> Sequence[NodeLoad]:
         """Return the active nodes without a task, built at first use."""
-        return _Nodes(
+        return OnDemand(
             lambda: tuple(
                 self._load(machine, now)
                 for rank in self._tasks.idle_ranks()
                 if (machine := self._table.machine_of(rank, "RUNNING")) is not None
             )
+        )
+
+    def work(self, now: float) -> Sequence[NodeWork]:
+        """Return what each active node costs and runs, built at first use."""
+        return OnDemand(
+            lambda: tuple(
+                self._work(machine, now)
+                for rank in self._tasks.ranks
+                if (machine := self._table.machine_of(rank, "RUNNING")) is not None
+            )
+        )
+
+    def _work(self, machine: Machine, now: float) -> NodeWork:
+        node, price = self._tasks.node(machine.rank), self._ledger.price_of(machine.id)
+        shapes = {} if node is None else Counter(node.tasks.values())
+        ends_in = self._tasks.ends_in(machine.rank, now)
+        return NodeWork(
+            machine.rank,
+            machine.group,
+            self._groups[machine.group].hourly_price if price is None else price,
+            shapes,
+            ends_in,
         )
 
     def _load(self, machine: Machine, now: float) -> NodeLoad:

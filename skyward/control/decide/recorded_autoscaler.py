@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field, replace
 
 from skyward.control.decide.autoscaler import Autoscaler, Evaluation, GrowthLimits
+from skyward.control.decide.plane_view import OnDemand
 from skyward.scaling.snapshot import Decision, Policy, Snapshot
 
 __all__ = ["AutoscalerRecord", "AutoscalerStarted", "CooldownStarted", "EvaluationRecord", "RecordedAutoscaler"]
@@ -104,5 +105,7 @@ class RecordedAutoscaler(Autoscaler):
             raise
         finally:
             self.policy = policy
+            if isinstance(snapshot.work, OnDemand):  # most evaluations need none of it
+                snapshot = replace(snapshot, work=tuple(snapshot.work) if snapshot.work.is_made else ())
             self.records.append(EvaluationRecord(snapshot, limits, heard.decision, error, verdict))
         return verdict

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from skyward.control.decide.machines.requests import Limits
 from skyward.control.decide.machines.sources import MachineSource
-from skyward.scaling.snapshot import Group, TargetWait
+from skyward.scaling.snapshot import CONSOLIDATE_WITHIN, Group, TargetWait
 
 __all__ = ["PlaneSettings", "resumed"]
 
@@ -22,7 +22,7 @@ class PlaneSettings:
         retries: times that a task is requeued after its node was lost.
         cooldown: of the autoscaler.
         idle_timeout: seconds without a task before a node may be removed; None for the policy's own time.
-        target_wait, waiting_cost: for the policy; see `Snapshot`.
+        target_wait, waiting_cost, consolidate_within: for the policy; see `Snapshot`.
         tick: interval between checks of the nodes against the desired state, and of the deadlines.
         max_nodes: maximum over all groups; None for no limit but theirs.
         budget: USD in total; None for no limit.
@@ -43,6 +43,7 @@ class PlaneSettings:
     idle_timeout: float | None = None
     target_wait: TargetWait = "balanced"
     waiting_cost: float | None = None
+    consolidate_within: float = CONSOLIDATE_WITHIN
     tick: float = 15.0
     max_nodes: int | None = None
     budget: float | None = None

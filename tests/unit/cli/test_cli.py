@@ -148,6 +148,10 @@ def test_plot_without_matplotlib_names_the_fix(
             "--target must be cheap, balanced or fast, or seconds, as in `--target 300`, but got 'soon'.",
         ),
         (
+            ["--consolidate-within", "-1"],
+            "--consolidate-within must be a number of at least 0, as in `--consolidate-within 30`, but got '-1'.",
+        ),
+        (
             ["--waiting-cost", "-1"],
             "--waiting-cost must be a number of at least 0, as in `--waiting-cost 3.2`, but got '-1'.",
         ),

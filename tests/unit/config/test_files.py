@@ -100,6 +100,8 @@ def test_without_files_configuration_is_empty(project: Write) -> None:
         ("target_wait = '10m'", "target_wait", 600),
         ("target_wait = 30", "target_wait", 30),
         ("waiting_cost = 2.5", "waiting_cost", 2.5),
+        ("consolidate_within = '5m'", "consolidate_within", 300),
+        ("consolidate_within = 0", "consolidate_within", 0),
         ("console = 'silent'", "console", "silent"),
         ("console = false", "console", False),
         ("logging = false", "logging", False),

@@ -50,6 +50,8 @@ def test_empty_line_has_the_defaults() -> None:
         ("--target 10m", {"target_wait": 600}),
         ("--target 0", {"target_wait": 0}),
         ("--waiting-cost 2.5", {"waiting_cost": 2.5}),
+        ("--consolidate-within 5m", {"consolidate_within": 300}),
+        ("--consolidate-within 0", {"consolidate_within": 0}),
         ("--ttl 10m", {"ttl": 600}),
         ("--ttl 0", {"ttl": 0}),
         ("--pip numpy,torch --pip pandas", {"image": Image(pip=["numpy", "torch", "pandas"])}),

@@ -12,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from skyward import Image, Nodes, Options, PipIndex, Spec, SpecError, Volume, Worker, accelerators
-from skyward.scaling.snapshot import Decision, Snapshot
+from skyward.scaling.snapshot import CONSOLIDATE_WITHIN, Decision, Snapshot
 from skyward.specs import FrozenMap
 from tests.unit.plugins.cases import Tokens
 
@@ -166,6 +166,11 @@ VALUES: dict[str, tuple[Callable[..., Any], dict[str, Any], str]] = {
         Options,
         {"waiting_cost": -1},
         "waiting_cost must be a number of at least 0, or None, but got -1.",
+    ),
+    "time to consolidate": (
+        Options,
+        {"consolidate_within": None},
+        "consolidate_within must be a number of at least 0, but got None.",
     ),
     "tick": (
         Options,
@@ -335,7 +340,8 @@ def test_defaults_of_the_specification() -> None:
     assert (options.autoscale_cooldown, options.autoscale_idle_timeout, options.reconcile_tick_interval) == (
         30, None, 15,
     )  # fmt: skip
-    assert (options.target_wait, options.waiting_cost) == ("balanced", None)
+    assert (options.target_wait, options.waiting_cost, options.consolidate_within) == ("balanced", None, 600)
+    assert options.consolidate_within == CONSOLIDATE_WITHIN
     assert (options.retry_on_interruption, options.default_compute_timeout, options.shutdown_timeout) == (3, 300, 120)
     assert (options.selection, options.cluster, options.worker) == ("cheapest", True, Worker())
     assert (options.policy, options.budget, options.max_nodes) == ("adaptive", None, None)

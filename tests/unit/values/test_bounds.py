@@ -46,6 +46,7 @@ CASES: list[tuple[Callable[..., object], str, str]] = [
     (sky.Options, "autoscale_idle_timeout", "zero"),
     (sky.Options, "target_wait", "zero"),
     (sky.Options, "waiting_cost", "zero"),
+    (sky.Options, "consolidate_within", "zero"),
     (sky.Options, "reconcile_tick_interval", "number"),
     (sky.Options, "shutdown_timeout", "number"),
     (sky.Options, "retry_on_interruption", "whole or zero"),

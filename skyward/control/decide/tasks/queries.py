@@ -99,6 +99,23 @@ class TaskQueries:
         """Return the number of slots in use on the nodes of a group."""
         return self._book.table.busy_in.get(group, 0)
 
+    def started_in(self, group: str) -> int:
+        """Return the number of tasks that were ever sent to nodes of a group."""
+        return self._book.table.started_in.get(group, 0)
+
+    def ends_in(self, rank: int, now: float) -> float | None:
+        """Return the seconds until the last task of a node is expected to end; None if a run time is unknown."""
+        node = self._book.table.nodes.get(rank)
+        latest = 0.0
+        for task in () if node is None else node.tasks:
+            record = self._book.tasks[task]
+            mean = self.run_times.mean(record.function)
+            if mean is None:
+                return None
+            age = 0.0 if record.started_at is None else now - record.started_at
+            latest = max(latest, mean - age if age < mean else age)  # one over the mean runs on for as long again
+        return latest
+
     def idle_ranks(self) -> list[int]:
         """Return the nodes that take tasks and have none, ascending."""
         return self._book.table.idle()

@@ -99,6 +99,7 @@ class SlotTable:
         nodes: the nodes by rank, with those that take no more tasks.
         busy: number of slots in use.
         busy_in: the same, by group.
+        started_in: number of tasks that were ever assigned to nodes of a group.
         occupied: ranks of the nodes that hold tasks.
         changes: number of times that a node began or ceased to take tasks.
     """
@@ -108,6 +109,7 @@ class SlotTable:
         self.nodes: dict[int, NodeSlots] = {}
         self.busy = 0
         self.busy_in: dict[str, int] = {}
+        self.started_in: dict[str, int] = {}
         self.occupied: set[int] = set()
         self.changes = 0
         self._order: list[int] = []
@@ -173,6 +175,7 @@ class SlotTable:
         before = node.busy
         node.tasks[task] = needs
         self.occupied.add(rank)
+        self.started_in[node.group] = self.started_in.get(node.group, 0) + 1
         self._count(node, node.busy - before)
         for name, amount in needs.resources.items():
             node.free[name] = node.free.get(name, 0.0) - amount
