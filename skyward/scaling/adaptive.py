@@ -22,15 +22,15 @@ from dataclasses import dataclass, field, replace
 from math import ceil, exp, inf
 
 from skyward.formatting import count_text, joined
-from skyward.scaling.fitting import at_once, never
-from skyward.scaling.gang_placement import GangPlan, gang_nodes
-from skyward.scaling.gang_text import gangs_wait
 from skyward.scaling.gaps import Gaps
 from skyward.scaling.replacing import Consolidation
 from skyward.scaling.snapshot import Decision, Demand, Group, NodeLoad, Snapshot
+from skyward.scaling.snapshot.fitting import at_once, never
+from skyward.scaling.snapshot.gang_placement import GangPlan, gang_nodes
+from skyward.scaling.snapshot.gang_text import gangs_wait
+from skyward.scaling.snapshot.wording import idle_text, more_text, of_group
+from skyward.scaling.snapshot.work import rough_text, starts_of_busy, starts_of_free
 from skyward.scaling.surplus import Surplus
-from skyward.scaling.wording import idle_text, more_text, of_group
-from skyward.scaling.work import rough_text, starts_of_busy, starts_of_free
 from skyward.values.needs import Needs
 
 __all__ = ["Adaptive"]
@@ -189,7 +189,7 @@ class Adaptive:
         victims, why_removed = self._idle(snapshot, offers, result, gangs)
         for node in victims:
             desired[node.group] = max(offers[node.group].group.min, desired[node.group] - 1)
-        if not victims and (surplus := self._surplus_node(snapshot, offers, gangs, waiting)) is not None:
+        if not victims and (surplus := self._surplus_node(snapshot, offers, gangs, desired)) is not None:
             victims, why_removed = [surplus], _surplus_text(surplus, offers[surplus.group])
             desired[surplus.group] -= 1
         if any(not node.rank for node in victims):  # the head goes with all others
@@ -326,16 +326,16 @@ class Adaptive:
         return victims, f"{nodes} {verb} been idle {_idle_text(least, keep, offers[victims[0].group], snapshot)}"
 
     def _surplus_node(
-        self, snapshot: Snapshot, offers: dict[str, _Offer], gangs: GangPlan, waiting: Sequence[_Waiting]
+        self, snapshot: Snapshot, offers: dict[str, _Offer], gangs: GangPlan, desired: dict[str, int]
     ) -> NodeLoad | None:
         """Return a node that gets no more tasks because the others of its group have had room for them."""
-        is_needed = waiting or snapshot.gangs or snapshot.pinned or snapshot.floor
+        is_needed = snapshot.has_waiting or snapshot.pinned or snapshot.floor
         able = [
             name
             for name, offer in offers.items()
             if offer.price > 0
             and _given(offer.group, snapshot) is None
-            and snapshot.counts[name].active > max(1, offer.group.min)
+            and desired[name] == snapshot.counts[name].active > max(1, offer.group.min)
             and not (offer.coming or gangs.least(name) or name in snapshot.retained or self._consolidation.holds(name))
         ]
         return self._surplus.find(

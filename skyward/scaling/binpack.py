@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from skyward.formatting import count_text, joined
-from skyward.scaling.bundles import bundle, free_of, node_type
-from skyward.scaling.fitting import never
-from skyward.scaling.gang_placement import gang_nodes
-from skyward.scaling.gang_text import gangs_wait
 from skyward.scaling.ray.planner import Existing, Gang, GangConstraint, PlanRequest, ScalingPlan, plan
 from skyward.scaling.snapshot import Decision, Group, NodeLoad, Snapshot
-from skyward.scaling.wording import NO_MORE, of_group, seconds_text, steady, tasks_wait
+from skyward.scaling.snapshot.bundles import bundle, free_of, node_type
+from skyward.scaling.snapshot.fitting import never
+from skyward.scaling.snapshot.gang_placement import gang_nodes
+from skyward.scaling.snapshot.gang_text import gangs_wait
+from skyward.scaling.snapshot.wording import NO_MORE, of_group, seconds_text, steady, tasks_wait
 from skyward.values.gangs import GangPlacement
 
 __all__ = ["Binpack"]

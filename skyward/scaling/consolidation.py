@@ -14,11 +14,11 @@ from itertools import cycle, islice
 from math import ceil
 
 from skyward.formatting import count_text, money_text
-from skyward.scaling.fitting import at_once
-from skyward.scaling.gang_placement import Seats, place_gang
 from skyward.scaling.need_history import NeedHistory
 from skyward.scaling.snapshot import Group, NodeWork, Snapshot
-from skyward.scaling.work import rough_text
+from skyward.scaling.snapshot.fitting import at_once
+from skyward.scaling.snapshot.gang_placement import Seats, place_gang
+from skyward.scaling.snapshot.work import rough_text
 from skyward.values.needs import Needs
 
 __all__ = ["BOOT", "Replacement", "find_replacement", "price_now"]

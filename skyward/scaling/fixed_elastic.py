@@ -4,9 +4,9 @@ from dataclasses import dataclass, field, replace
 
 from skyward.scaling.scaler.commands import HEARTBEAT, ClusterState, ScalerCommand, StartGroup, check_ratios
 from skyward.scaling.snapshot import Decision, Group, NodeLoad, Snapshot
+from skyward.scaling.snapshot.wording import of_group
 from skyward.scaling.translation import combine, decide_part
 from skyward.scaling.vanilla import VanillaRule
-from skyward.scaling.wording import of_group
 
 __all__ = ["FixedElastic", "FixedElasticRule"]
 

@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from skyward.scaling.fitting import at_once
 from skyward.scaling.snapshot import Group, Snapshot
+from skyward.scaling.snapshot.fitting import at_once
 from skyward.values.needs import NOTHING, Needs
 
 __all__ = ["NeedHistory"]

@@ -5,11 +5,11 @@ from math import ceil
 from typing import NamedTuple
 
 from skyward.formatting import count_text
-from skyward.scaling.fitting import at_once, cheapest, never
-from skyward.scaling.gang_placement import GangPlan, gang_nodes
-from skyward.scaling.gang_text import gangs_wait
 from skyward.scaling.snapshot import Counts, Decision, Group, Snapshot
-from skyward.scaling.wording import (
+from skyward.scaling.snapshot.fitting import at_once, cheapest, never
+from skyward.scaling.snapshot.gang_placement import GangPlan, gang_nodes
+from skyward.scaling.snapshot.gang_text import gangs_wait
+from skyward.scaling.snapshot.wording import (
     NO_MORE,
     beyond_bounds,
     enough_text,

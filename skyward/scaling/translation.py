@@ -7,12 +7,12 @@ boot would launch another node.
 from collections.abc import Mapping, Sequence
 
 from skyward.formatting import count_text, joined
-from skyward.scaling.fitting import never
-from skyward.scaling.gang_placement import GangPlan, gang_nodes
-from skyward.scaling.gang_text import gangs_wait
 from skyward.scaling.scaler.commands import ClusterState, Rule, ShutDownGroup, StartGroup, Tasks, WorkerGroup
 from skyward.scaling.snapshot import Decision, Group, NodeLoad, Snapshot
-from skyward.scaling.wording import beyond_bounds, more_text, of_group, steady, tasks_wait
+from skyward.scaling.snapshot.fitting import never
+from skyward.scaling.snapshot.gang_placement import GangPlan, gang_nodes
+from skyward.scaling.snapshot.gang_text import gangs_wait
+from skyward.scaling.snapshot.wording import beyond_bounds, more_text, of_group, steady, tasks_wait
 from skyward.values.needs import Needs
 
 __all__ = ["combine", "decide", "decide_part"]

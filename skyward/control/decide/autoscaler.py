@@ -15,9 +15,9 @@ from math import ceil
 from skyward.control.decide.checking import checked
 from skyward.control.lifecycle import AUTOSCALER, AutoscalerState, Lifecycle
 from skyward.formatting import count_text, joined, money_text
-from skyward.scaling.bundles import floor_nodes
 from skyward.scaling.snapshot import Decision, Policy, Snapshot
-from skyward.scaling.wording import NO_MORE, of_group, seconds_text
+from skyward.scaling.snapshot.bundles import floor_nodes
+from skyward.scaling.snapshot.wording import NO_MORE, of_group, seconds_text
 
 __all__ = ["Autoscaler", "BlockedNodes", "Evaluation", "GrowthLimits"]
 

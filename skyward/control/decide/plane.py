@@ -54,8 +54,8 @@ from skyward.errors import IllegalTransitionError
 from skyward.events.decisions import UNUSABLE, Decider, DecisionEvent, DecisionLog
 from skyward.formatting import count_text, money_text
 from skyward.kept.registry import KeptRegistry
-from skyward.scaling.bundles import floor_nodes
 from skyward.scaling.snapshot import DEFAULT_IDLE_TIMEOUT, Demand, Group, Policy, RetainedNodes, Snapshot
+from skyward.scaling.snapshot.bundles import floor_nodes
 from skyward.values.needs import NOTHING, Needs
 
 __all__ = ["ControlPlane"]

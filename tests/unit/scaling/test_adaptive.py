@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from skyward.scaling.adaptive import Adaptive
 from skyward.scaling.snapshot import Counts, Demand, Group, NodeLoad, RunningTasks, Snapshot
-from skyward.scaling.work import rough_text, starts_of_busy, starts_of_free
+from skyward.scaling.snapshot.work import rough_text, starts_of_busy, starts_of_free
 from skyward.values.needs import NOTHING, Needs
 
 GPU = Needs({"GPU": 1})

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skyward.scaling import Counts, Group, NodeLoad, Snapshot
-from skyward.scaling.gang_placement import Seats, gang_fits, gang_nodes, place_gang
 from skyward.scaling.snapshot import GangDemand
+from skyward.scaling.snapshot.gang_placement import Seats, gang_fits, gang_nodes, place_gang
 from skyward.values.gangs import GANG_PLACEMENTS, GangPlacement
 from skyward.values.needs import NOTHING, Needs
 

@@ -22,9 +22,9 @@ from skyward.scaling import (
     Snapshot,
     Vanilla,
 )
-from skyward.scaling.bundles import floor_nodes
 from skyward.scaling.registry import POLICIES, find_policy
 from skyward.scaling.snapshot import GangDemand, NodeStage
+from skyward.scaling.snapshot.bundles import floor_nodes
 from skyward.specs.options import Options
 from skyward.values.needs import NOTHING, Needs
 

@@ -6,9 +6,9 @@ from skyward.control.decide.machines.reconciler import Reconciler
 from skyward.control.decide.prospects.groups import Prospects
 from skyward.control.decide.prospects.total import within_total
 from skyward.control.decide.tasks.manager import TaskManager
-from skyward.scaling.fitting import cheapest
-from skyward.scaling.gang_placement import gang_nodes
 from skyward.scaling.snapshot import Group, Snapshot
+from skyward.scaling.snapshot.fitting import cheapest
+from skyward.scaling.snapshot.gang_placement import gang_nodes
 from skyward.values.needs import Needs
 
 __all__ = ["FirstNodes"]

@@ -13,9 +13,9 @@ from typing import Literal
 from skyward.control.decide.machines.budget import DRAIN_RESERVE
 from skyward.control.decide.prospects.groups import RAISE_BUDGET, GroupObstacle, Prospects
 from skyward.formatting import count_text, money_text
-from skyward.scaling.gang_placement import gang_fits, gang_launches
-from skyward.scaling.gang_text import gang_text, maximum_text
 from skyward.scaling.snapshot import GangDemand, Group
+from skyward.scaling.snapshot.gang_placement import gang_fits, gang_launches
+from skyward.scaling.snapshot.gang_text import gang_text, maximum_text
 from skyward.values.needs import Needs
 
 __all__ = ["GangEnd", "GangProspects"]

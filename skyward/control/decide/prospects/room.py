@@ -8,10 +8,10 @@ from skyward.control.decide.prospects.groups import GroupObstacle, Prospects
 from skyward.control.decide.tasks.manager import TaskManager
 from skyward.formatting import count_text, joined
 from skyward.kept.registry import KeptRegistry
-from skyward.scaling.fitting import cheapest
-from skyward.scaling.gang_placement import gang_nodes
-from skyward.scaling.gang_text import gang_text
 from skyward.scaling.snapshot import GangDemand, Group, Snapshot
+from skyward.scaling.snapshot.fitting import cheapest
+from skyward.scaling.snapshot.gang_placement import gang_nodes
+from skyward.scaling.snapshot.gang_text import gang_text
 from skyward.values.needs import Needs
 
 __all__ = ["MadeRoom", "RoomMaker"]

@@ -4,7 +4,7 @@ from skyward.control.decide.tasks.collectives import MemberEnd
 from skyward.control.decide.tasks.gangs import GangState, has_slots, seats_left
 from skyward.control.decide.tasks.messages import Requeue, SettleOutcome, Stop, TaskManagerEffect
 from skyward.control.decide.tasks.state import TaskBook, TaskState
-from skyward.scaling.gang_placement import place_gang
+from skyward.scaling.snapshot.gang_placement import place_gang
 from skyward.wire.protocol.messages import GangMember
 
 __all__ = ["GangRuns"]

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from skyward.control.decide.tasks.slots import NodeSlots, SetAside, SlotTable
-from skyward.scaling.gang_placement import Seats, place_gang
 from skyward.scaling.snapshot import GangDemand
+from skyward.scaling.snapshot.gang_placement import Seats, place_gang
 
 __all__ = ["GangState", "WaitingGangs", "has_slots", "seats_left", "set_aside_for"]
 

@@ -7,9 +7,9 @@ from skyward.control.decide.tasks.run_times import RunTimes
 from skyward.control.decide.tasks.slots import NodeSlots
 from skyward.control.decide.tasks.state import TaskBook
 from skyward.control.lifecycle import Lifecycle, TaskStatus
-from skyward.scaling.gang_placement import Seats, gang_fits, place_gang
-from skyward.scaling.gang_text import gang_text, maximum_text
 from skyward.scaling.snapshot import Demand, GangDemand, Group
+from skyward.scaling.snapshot.gang_placement import Seats, gang_fits, place_gang
+from skyward.scaling.snapshot.gang_text import gang_text, maximum_text
 from skyward.values.needs import Needs, describe_resources
 
 __all__ = ["TaskQueries"]

@@ -8,7 +8,7 @@ one, and a task that has run for longer than the mean is expected to run on for 
 from collections.abc import Iterable
 from math import sqrt
 
-from skyward.scaling.snapshot import RunningTasks
+from skyward.scaling.snapshot.values import RunningTasks
 
 __all__ = ["rough_text", "starts_of_busy", "starts_of_free"]
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from skyward.scaling.ray.planner import Existing, NodeType, PlanRequest, plan
-from skyward.scaling.snapshot import Demand, Group
+from skyward.scaling.snapshot.values import Demand, Group
 from skyward.values.needs import Needs, Resources
 
 __all__ = ["bundle", "floor_nodes", "free_of", "node_type"]

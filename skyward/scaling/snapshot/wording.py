@@ -4,7 +4,7 @@ A reason is a sentence without its full stop, since the log continues it with th
 """
 
 from skyward.formatting import count_text, duration_text
-from skyward.scaling.snapshot import Snapshot
+from skyward.scaling.snapshot.values import Snapshot
 
 __all__ = [
     *("NO_MORE", "beyond_bounds", "enough_text", "idle_text", "more_text", "of_group", "seconds_text", "slots_busy"),

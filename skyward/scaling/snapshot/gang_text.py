@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from skyward.formatting import count_text, joined
-from skyward.scaling.snapshot import GangDemand, Group, Snapshot
+from skyward.scaling.snapshot.values import GangDemand, Group, Snapshot
 from skyward.values.needs import describe_resources
 
 __all__ = ["gang_text", "gangs_wait", "maximum_text"]

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from skyward.scaling.snapshot import Group, Snapshot
+from skyward.scaling.snapshot.values import Group, Snapshot
 from skyward.values.needs import NOTHING, Needs
 
 __all__ = ["at_once", "cheapest", "never"]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
 
-from skyward.scaling.snapshot import Counts, GangDemand, Group, Snapshot
+from skyward.scaling.snapshot.values import Counts, GangDemand, Group, Snapshot
 from skyward.values.gangs import GangPlacement
 from skyward.values.needs import Needs, Resources
 

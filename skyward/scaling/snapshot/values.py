@@ -16,6 +16,7 @@ __all__ = [
     "GangDemand",
     "Group",
     "NodeLoad",
+    "NodeStage",
     "NodeWork",
     "Policy",
     "RetainedNodes",
