@@ -5,10 +5,9 @@ that boot, do what they can by then; nodes are launched for the rest, of the gro
 launched for tasks that are done sooner without it. While the run time of a function is unknown, nodes are added one at
 a time, twice as many after each boot; once its tasks have run for as long as a boot takes, each is worth a node.
 
-A node that idles is kept for about as long as a boot takes, which is what it costs to have it back, and less if tasks
-arrive too seldom to use it by then. Once it is known how long the gaps in its use are, that decides
-(`skyward.scaling.gaps`). Of nodes with several slots, one goes, too, without which there is room for the load
-(`skyward.scaling.surplus`).
+A node that idles is kept for as long as a boot takes, which is what it costs to have it back, until it is known how
+long the gaps in its use are (`skyward.scaling.gaps`). Of nodes with several slots, one goes, too, without which there
+is room for the load (`skyward.scaling.surplus`).
 
 Waiting gangs come first: the nodes that they lack are launched whatever these cost in time, and no other task counts on
 the slots that they will use, nor is a node removed of a group that they use.
@@ -20,6 +19,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil, exp, inf
+from statistics import fmean
 
 from skyward.formatting import count_text, joined
 from skyward.scaling.gaps import Gaps
@@ -46,9 +46,6 @@ UNPRICED_KEEP = 60.0
 
 LEAST_KEEP = 3.0
 """Seconds that an idle node is kept at least."""
-
-SELDOM = 1 / 12
-"""Share of its time for which an idle node is kept that no task is expected to use within that time."""
 
 PATIENCE = 3.0
 """Times that an idle node is kept within which new tasks must be expected to use a booting node, or it is cancelled."""
@@ -149,7 +146,6 @@ class Adaptive:
     interval: float | None = None
     packs: bool = field(default=True, init=False, repr=False)
     _looked_at: float | None = field(default=None, init=False, repr=False)
-    _began_at: float | None = field(default=None, init=False, repr=False)
     _submitted: int = field(default=0, init=False, repr=False)
     _rates: tuple[float, ...] = field(default=(0.0,) * len(MEMORIES), init=False, repr=False)
     _probing_since: float | None = field(default=None, init=False, repr=False)
@@ -160,6 +156,7 @@ class Adaptive:
 
     def decide(self, snapshot: Snapshot) -> Decision:
         """Return the decision for `snapshot`, within the bounds of every group and of `max_nodes`."""
+        looked_at = snapshot.now if self._looked_at is None else self._looked_at
         self._observe(snapshot)
         gangs = gang_nodes(snapshot)
         offers = {group.name: _offer(group, snapshot) for group in snapshot.groups}
@@ -168,7 +165,7 @@ class Adaptive:
         _hold(offers, self._consolidation, snapshot)
         waiting = _waiting(snapshot)
         result = self._serve(waiting, offers, snapshot)
-        self._observe_load(offers, snapshot)
+        self._observe_load(offers, snapshot, looked_at)
         has_tasks = bool(snapshot.has_waiting or snapshot.inflight or snapshot.pinned)
         is_over = not has_tasks and not any(counts.active + counts.booting for counts in snapshot.counts.values())
         is_empty = not any(counts.active for counts in snapshot.counts.values())
@@ -214,8 +211,6 @@ class Adaptive:
 
     def _observe(self, snapshot: Snapshot) -> None:
         """Update the rates at which tasks arrive, in tasks per second."""
-        if self._began_at is None:
-            self._began_at = snapshot.now
         if self._looked_at is not None:
             arrived = max(0, snapshot.submitted - self._submitted)
             passed = max(0.0, snapshot.now - self._looked_at)
@@ -226,11 +221,19 @@ class Adaptive:
             )
         self._looked_at, self._submitted = snapshot.now, snapshot.submitted
 
-    def _observe_load(self, offers: dict[str, _Offer], snapshot: Snapshot) -> None:
-        """Record the load of each group: the running tasks, and the slots that boot for waiting ones."""
+    def _observe_load(self, offers: dict[str, _Offer], snapshot: Snapshot, looked_at: float) -> None:
+        """Record the load of each group: the running tasks, and the slots that boot for waiting ones.
+
+        A load fell when nodes began to idle, or halfway since the last look, if none did.
+        """
         for name, offer in offers.items():
             load = snapshot.counts[name].busy + (ceil(offer.kept - 1e-9) + offer.new) * offer.group.slots
-            self._gaps.setdefault(name, Gaps()).observe(load, snapshot.now)
+            gaps, fell_at = self._gaps.setdefault(name, Gaps()), None
+            if load < gaps.load:
+                passed = snapshot.now - looked_at
+                idle = [node.idle_for for node in snapshot.idle if node.group == name and node.idle_for <= passed]
+                fell_at = snapshot.now - (fmean(idle) if idle else passed / 2)
+            gaps.observe(load, snapshot.now, fell_at)
 
     # Tasks that wait.
 
@@ -348,32 +351,21 @@ class Adaptive:
         return counts.active > group.min and counts.active * group.slots - counts.busy >= group.slots
 
     def _limits(self, idle: Sequence[NodeLoad], offers: dict[str, _Offer], snapshot: Snapshot) -> dict[int, float]:
-        """Return the seconds for which each idle node is kept, of those that `idle` names.
+        """Return the seconds for which each of the idle nodes is kept.
 
         New tasks use the free slots of busy nodes first, then the idle nodes by rank. The gaps at the level of load
-        from which a node is needed again tell how long it is worth keeping. While too few are known, a node that new
-        tasks are not expected to reach before its time is over is kept only briefly, unless it is the head, or the
-        pool is new.
+        from which a node is needed again tell how long it is worth keeping, once they are known.
         """
-        began = snapshot.now if self._began_at is None else self._began_at
-        is_new = snapshot.now - began < MEMORIES[-1] * (snapshot.boot_seconds or BOOT)
-        ahead = sum(counts.active * offers[name].group.slots - counts.busy for name, counts in snapshot.counts.items())
-        ahead -= sum(offers[node.group].group.slots for node in idle)
         number = Counter(node.group for node in idle)
         busy = {name: counts.active - number[name] for name, counts in snapshot.counts.items()}
         limits: dict[int, float] = {}
         for node in idle:
             offer, name = offers[node.group], node.group
-            keep, expected = _keep(offer, snapshot), self._reached_in(ahead)
-            level = busy[name] * offer.group.slots + 1
-            ahead += offer.group.slots
+            keep, level = _keep(offer, snapshot), busy[name] * offer.group.slots + 1
             busy[name] += 1
             if offer.price > 0 and _given(offer.group, snapshot) is None:
                 best = self._gaps[name].best_keep(level, keep)
-                if best is not None:
-                    keep = max(LEAST_KEEP, best + 1.0)
-                elif expected > keep and node.rank and not is_new:
-                    keep = max(LEAST_KEEP, SELDOM * keep)
+                keep = keep if best is None else max(LEAST_KEEP, best + 1.0)
             limits[node.rank] = keep
         return limits
 

@@ -18,7 +18,7 @@ __all__ = ["Gaps"]
 REMEMBERED = 16
 """Latest gaps of each level from which the time is found."""
 
-ENOUGH = 4
+ENOUGH = 2
 """Gaps of a level from which they tell more than a guess."""
 
 
@@ -33,10 +33,19 @@ class Gaps:
     _since: list[tuple[float, int]] = field(default_factory=list)
     _gaps: dict[int, deque[tuple[float, int]]] = field(default_factory=dict)
 
-    def observe(self, load: int, now: float) -> None:
-        """Record the load, in slots, at a time in seconds."""
+    @property
+    def load(self) -> int:
+        """Load that was recorded last, in slots."""
+        return self._load
+
+    def observe(self, load: int, now: float, fell_at: float | None = None) -> None:
+        """Record the load, in slots, at a time in seconds.
+
+        Args:
+            fell_at: time at which it fell, if it did, since it was recorded last; None for `now`.
+        """
         if load < self._load:
-            self._since.append((now, self._load - load))
+            self._since.append((now if fell_at is None else fell_at, self._load - load))
         while load > self._load:
             level, rise = self._load + 1, load - self._load
             since, count = self._since.pop() if self._since else (None, rise)

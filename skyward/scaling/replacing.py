@@ -2,8 +2,8 @@
 
 First the cheaper nodes are launched. Once they are active, and not before, the dear ones are named to go: they get no
 new task, and leave when their tasks have ended. Until then the cheaper ones may idle: the next tasks come to them. If
-fewer of the cheaper nodes come than were asked for, fewer of the
-others go; if none comes, or a node costs more than was expected, all stay, and the group rests for a while.
+fewer of the cheaper nodes come than were asked for, fewer of the others go; if none comes, or a node costs more than
+was expected, all stay, and the group rests for a while.
 """
 
 from collections.abc import Mapping
@@ -158,7 +158,12 @@ class Consolidation:
             return None
         resting = {name for name, (until, _) in self._rests.items() if snapshot.now < until}
         counts = snapshot.counts
-        settled = {name for name, count in desired.items() if count == counts[name].active == counts[name].desired}
+        settled = {
+            name
+            for name, count in desired.items()
+            if count == counts[name].active == counts[name].desired
+            and not counts[name].leaving  # or they would be taken again instead of others being launched
+        }
         plan = find_replacement(snapshot, self._history, resting, self._rests.keys(), settled)
         if plan is None:
             return None

@@ -125,7 +125,7 @@ def test_nodes_of_a_dear_source_are_replaced_once_the_cheap_one_has_machines() -
 )
 def test_nodes_stay_where_they_are(changed: dict[str, object]) -> None:
     scenario = replace(pool_of(*stream(100, gap=30.0, seconds=300.0)), **changed)  # type: ignore[arg-type]
-    assert not replacements(watched(scenario))
+    assert not [each for each in replacements(watched(scenario)) if each.at < 3000], "while the tasks keep coming"
 
 
 def test_tasks_that_no_cheaper_node_can_run_keep_their_node() -> None:

@@ -191,13 +191,6 @@ def test_idle_nodes_go_once_idling_costs_as_much_as_a_boot(seen: Snapshot, nodes
     assert nodes_for(seen) == nodes
 
 
-def test_node_that_tasks_seldom_reach_is_kept_for_a_part_of_the_time() -> None:
-    policy = Adaptive()
-    seen = pool(active=3, busy=1, idle=idle_nodes(0, 15, 15))
-    assert policy.decide(replace(seen, now=0.0)).desired == {"nodes": 3}
-    assert policy.decide(replace(seen, now=2000.0)).desired == {"nodes": 1}
-
-
 def test_node_that_tasks_will_reach_is_kept() -> None:
     policy = Adaptive()
     seen = pool(active=3, busy=1, idle=idle_nodes(0, 15, 15))
