@@ -102,15 +102,17 @@ def test_variables_change_and_running_tasks_end_where_they_run(gate: Path, tmp_p
         assert texts[-1] == "the update of group 'default' is complete: no node of an earlier spec is left"
 
 
-def test_pool_of_one_node_is_replaced_when_it_is_idle(gate: Path, tmp_path: Path) -> None:
+def test_pool_of_one_node_is_replaced_when_its_task_has_ended(gate: Path, tmp_path: Path) -> None:
     with sky.Compute(nodes=1, image=OLD) as pool:
         running = held(str(gate), str(tmp_path / "runs")) > pool
         wait_until(pool, lambda now: now.running == 1, "the task to run")
         pool.update(image=NEW)
-        assert "group 'default' may have at most 1 node, and node 0, which goes next, is not idle" in reasons(pool)[-1]
+        assert "before its successor starts: group 'default' may have at most 1 node" in reasons(pool)[-1]
         assert [node.outdated for node in pool.snapshot().nodes] == [True]
+        waiting = version() > pool
         gate.touch()
         assert running.result() == "old"
+        assert waiting.result() == "new"
         assert wait_for_new(pool)
 
 

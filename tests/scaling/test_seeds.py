@@ -142,7 +142,7 @@ def test_ignored_notice_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_reclaimed_head_without_a_successor_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(MachineTable, "has_leaving_head", lambda self, group: False)
+    monkeypatch.setattr(MachineTable, "refills", lambda self, group: [])
     assert first_failure(0, 200).rule == "node 0 is replaced"
 
 

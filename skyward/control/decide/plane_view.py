@@ -48,15 +48,15 @@ class PlaneView:
         self._ledger = ledger
 
     def counts(self, name: str, desired: int, *, is_paused: bool = False) -> Counts:
-        """Return the counts of one group; the next head counts as booting while the last one leaves.
+        """Return the counts of one group; the successors of nodes that drain count as booting, if they get their ranks.
 
         Args:
             is_paused: True if no source of the group may be asked: then the unrequested machines are counted too.
         """
-        next_head = bool(desired and self._table.has_leaving_head(name))
+        successors = len(self._table.refills(name)) if desired else 0
         return Counts(
             active=self._table.count(name, "active"),
-            booting=self._table.count(name, "booting") + next_head,
+            booting=self._table.count(name, "booting") + successors,
             leaving=self._table.count(name, "leaving"),
             busy=self._tasks.busy_in(name),
             desired=desired,

@@ -1,11 +1,9 @@
 """Rolling updates: nodes of a group that were launched from an earlier spec are replaced one by one. Decides only.
 
 While a group has such outdated nodes, one node more than desired is launched from the present spec. Once it is active,
-one outdated node is drained: an idle one before a busy one, and node 0 last. Then the next one follows. Where there is
-no room for one more, an idle outdated node goes first. A node that keeps values stays until they may go.
-
-Node 0 is drained like a machine that its provider takes back: its successor gets rank 0 once it has left. The
-additional node stays until that one is active.
+one outdated node is drained: an idle one before a busy one, and node 0 last. Its successor gets its rank once it has
+left, so that the ranks stay as they are; then the next one follows. The additional node goes last. Where there is no
+room for one, the outdated nodes are drained without it. A node that keeps values stays until they may go.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -43,7 +41,8 @@ class GroupUpdate:
         active, booting: active nodes, and those that start, of any spec.
         outdated: active nodes of an earlier spec.
         starting: number of nodes of an earlier spec that still start.
-        leaving: rank of the outdated node that drains, or whose successor at its own rank is not active yet; else None.
+        leaving: rank of the outdated node that drains, or whose successor is not active yet beside an additional node;
+            else None.
         extra: True if one node more than desired is wanted already.
         full: why there is no room for one node more; empty if there is.
         failed: why no node can be launched from the present spec, now or for good; empty if one can.
@@ -80,7 +79,8 @@ class UpdateStep:
 def next_step(state: GroupUpdate) -> UpdateStep:
     """Return the next step of the update of a group."""
     if state.leaving is not None:
-        return UpdateStep(extra=state.extra and state.leaving == 0 and not state.full)
+        waits = state.failed if state.outdated else ""
+        return UpdateStep(extra=state.extra and not state.full, waits=waits)
     if not state.outdated:
         return UpdateStep(is_over=not state.starting and state.active >= state.desired)
     if state.failed:
@@ -91,15 +91,13 @@ def next_step(state: GroupUpdate) -> UpdateStep:
     first = able[0]
     if not state.full:
         if state.extra and state.active > state.desired:
-            return UpdateStep(extra=first.rank == 0, remove=first.rank)
+            return UpdateStep(extra=True, remove=first.rank)
         return UpdateStep(extra=True)
     if state.booting:
         return UpdateStep()
     if state.active < state.desired:
         return UpdateStep(waits=f"{state.full}, and {count_text(state.desired - state.active)} of it cannot start")
-    if first.is_idle:
-        return UpdateStep(remove=first.rank)
-    return UpdateStep(waits=f"{state.full}, and node {first.rank}, which goes next, is not idle")
+    return UpdateStep(remove=first.rank)
 
 
 def _order(node: OutdatedNode) -> tuple[bool, bool, int]:
@@ -115,6 +113,7 @@ class _Update:
         failed: why no node could be started from the present spec; empty if none has failed.
         extra: True if one node more than desired is wanted.
         made_room: True while a node is missing that went before its successor.
+        rank: rank of the latest node that was drained; None for none.
         before: sources from which the nodes were launched before; none for an update of a former process.
         present: sources of the present spec.
         fell_back: True if nodes are launched from the sources `before` again.
@@ -124,6 +123,7 @@ class _Update:
     failed: str = ""
     extra: bool = False
     made_room: bool = False
+    rank: int | None = None
     before: tuple[MachineSource, ...] = ()
     present: tuple[MachineSource, ...] = ()
     fell_back: bool = False
@@ -178,7 +178,7 @@ class RollingUpdates:
         if outdated or earlier.extra:
             proven = earlier.before or before  # the sources of an update that is under way may not work
             present = self.reconciler.sources[group]
-            self._updates[group] = _Update("", earlier.extra, earlier.made_room, proven, present)
+            self._updates[group] = _Update("", earlier.extra, earlier.made_room, earlier.rank, proven, present)
         return len(outdated)
 
     def retry(self) -> Iterator[PlannedStep]:
@@ -277,9 +277,8 @@ class RollingUpdates:
             update.said = says or update.said
             changes = step.extra != update.extra or step.remove is not None
             update.extra = step.extra
-            message = None
-            if changes:
-                message = machines.ReplaceOutdated(name, step.extra, step.remove, self._idle(name))
+            update.rank = update.rank if step.remove is None else step.remove
+            message = machines.ReplaceOutdated(name, step.extra, step.remove) if changes else None
             yield PlannedStep(news, message)
 
     # For the policies, which know nothing of updates: they would count the additional node as one of theirs.
@@ -323,7 +322,7 @@ class RollingUpdates:
         table = self.reconciler.table
         active = table.of(name, "active")
         outdated = tuple(
-            OutdatedNode(machine.rank, self.tasks.is_empty(machine.rank), kept.get(machine.rank, ""))
+            OutdatedNode(machine.rank, self.tasks.has_no_work(machine.rank), kept.get(machine.rank, ""))
             for machine in active
             if self._is_old(machine) and not machine.adopted
         )
@@ -341,14 +340,16 @@ class RollingUpdates:
         )
 
     def _leaving(self, name: str, update: _Update) -> int | None:
-        """Return the rank of the outdated node that drains; 0, too, until its successor is active."""
+        """Return the rank of the outdated node that drains, or whose successor starts beside an additional node."""
         table = self.reconciler.table
         leaving = (machine for machine in table.of(name, "leaving") if machine.state == "STOP_REQUESTED")
         draining = (machine.rank for machine in leaving if machine.replaced or self._is_old(machine))
         if (rank := next(draining, None)) is not None:
             return rank
-        starts = table.machine_of(0, "QUEUED", "REQUESTED", "ALLOCATED", "INSTALLING")
-        return 0 if update.extra and starts is not None and starts.group == name else None
+        if update.rank is None or not update.extra:
+            return None
+        starts = table.machine_of(update.rank, "QUEUED", "REQUESTED", "ALLOCATED", "INSTALLING")
+        return update.rank if starts is not None and starts.group == name else None
 
     def _full(self, name: str, update: _Update, now: float) -> str:
         """Return why there is no room for one node more than desired; empty if there is."""
@@ -370,11 +371,6 @@ class RollingUpdates:
         obstacle = self.prospects.obstacles(now).get(name)
         return f"the group {obstacle.why}" if obstacle is not None and obstacle.kind == "sold out" else ""
 
-    def _idle(self, name: str) -> tuple[int, ...]:
-        """Return the idle nodes of a group: what goes first if there is one node too many."""
-        ranks = {machine.rank for machine in self.reconciler.table.of(name, "active")}
-        return tuple(rank for rank in reversed(self.tasks.idle_ranks()) if rank in ranks)
-
     def _says(self, name: str, state: GroupUpdate, step: UpdateStep) -> str:
         """Return the sentence of the decision log about a step; empty if there is nothing new to say."""
         if step.is_over:
@@ -391,15 +387,13 @@ class RollingUpdates:
         return ""
 
     def _replaced_text(self, name: str, state: GroupUpdate, rank: int) -> str:
-        if not state.extra:
-            return (
-                f"idle node {rank} was launched from an earlier spec of group {name!r} and goes before its successor "
-                f"starts: {state.full}"
-            )
-        present = [machine for machine in self.reconciler.table.of(name, "active") if not self._is_old(machine)]
-        successor = max(present, key=lambda machine: machine.id).rank if present else None
-        takes = "another node" if successor is None else f"node {successor}"
         busy = next((not node.is_idle for node in state.outdated if node.rank == rank), False)
         after = " once its tasks have ended" if busy else ""
-        until = ", until a new node 0 is active" if rank == 0 else ""
-        return f"node {rank} was launched from an earlier spec of group {name!r}; {takes} takes its place{after}{until}"
+        launched = f"node {rank} was launched from an earlier spec of group {name!r}"
+        if not state.extra:
+            goes = f"{launched} and goes{after}, before its successor starts: {state.full}"
+            others = sum(self.reconciler.table.count(group, "active") for group in self.groups) - 1
+            return goes if others else f"{goes}; tasks wait meanwhile, and what is in collections is lost"
+        present = [machine.rank for machine in self.reconciler.table.of(name, "active") if not self._is_old(machine)]
+        takes = f"node {max(present)}" if present else "another node"
+        return f"{launched}; {takes} takes its place{after}, until a new node {rank} is active"

@@ -77,14 +77,12 @@ class ReplaceOutdated:
 
     Attributes:
         extra: True to have one node more than desired.
-        drain: rank of a running outdated node to drain; None for none.
-        victims: ranks to remove first, if there are too many nodes.
+        drain: rank of a running outdated node to drain, which its successor gets; None for none.
     """
 
     group: str
     extra: bool
     drain: int | None = None
-    victims: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -202,9 +202,9 @@ class Reconciler:
         return self._failures.get(rank, 0), self._refusals.get(rank, 0)
 
     def effective(self, group: str) -> int:
-        """Return the number of nodes that take tasks, or will, with the next head while the last one leaves."""
-        next_head = bool(self.desired.get(group) and self.table.has_leaving_head(group))
-        return self.table.count(group, "active") + self.table.count(group, "booting") + next_head
+        """Return the number of nodes that take tasks, or will, with those that get the ranks of draining ones."""
+        successors = len(self.table.refills(group)) if self.desired.get(group) else 0
+        return self.table.count(group, "active") + self.table.count(group, "booting") + successors
 
     def wanted(self, group: str) -> int:
         """Return the number of nodes that a group is to have: those desired, and one more while it is updated."""
@@ -239,11 +239,11 @@ class Reconciler:
                 self.sources[group], self.positions[group] = sources, positions
                 self.limits = replace(self.limits, boot=max(boot, self.limits.boot))
                 self._retry_given_up_of(group)
-            case ReplaceOutdated(group, extra, drain, victims):
-                self._victims = victims
+            case ReplaceOutdated(group, extra, drain):
+                self._victims = ()
                 (self.extra.add if extra else self.extra.discard)(group)
                 if drain is not None and (machine := self.table.machine_of(drain, "RUNNING")) is not None:
-                    machine.replaced = True
+                    machine.replaced = machine.refilled = True
                     self._drain(machine, now, effects)
             case Allocated(number):
                 self._allocated(number, now, effects)
@@ -269,6 +269,8 @@ class Reconciler:
                     self.table.move(machine, "STOPPED", now)
                     why = RECLAIMED if machine.reclaimed else OUTDATED if machine.replaced else NOT_NEEDED
                     self._terminate(machine, why, now, effects)
+                    if machine.refilled and self.effective(machine.group) < self.wanted(machine.group):
+                        self.table.add(machine.group, rank, now, now)
             case DrainRefused(rank):
                 machine = self.table.machine_of(rank, "STOP_REQUESTED")
                 if machine is not None and not machine.reclaimed:
@@ -520,7 +522,8 @@ class Reconciler:
 
     def _reactivate(self, machine: Machine, why: str, now: float, effects: list[ReconcilerEffect]) -> None:
         self.table.move(machine, "RUNNING", now, why)
-        machine.cause, machine.expelled, machine.replaced = self.table.cause, False, False
+        machine.cause = self.table.cause
+        machine.expelled = machine.replaced = machine.refilled = False
         effects.append(Activate(machine.id, machine.rank, machine.group, cause=self.table.cause))
 
     def _check_deadlines(self, now: float, effects: list[ReconcilerEffect]) -> None:
@@ -580,7 +583,15 @@ class Reconciler:
                         group, rank, now + self._backoff.first * 2 ** (failures - 1) if failures else now, now
                     )
             elif there > wanted:
-                self._shrink(group, there - wanted, everything_goes, now, effects)
+                excess = there - wanted - self._refill_fewer(group, there - wanted)
+                self._shrink(group, excess, everything_goes, now, effects)
+
+    def _refill_fewer(self, group: str, excess: int) -> int:
+        """Fill the ranks of up to `excess` fewer draining nodes again; return the number. The head's is filled."""
+        others = [machine for machine in self.table.refills(group) if machine.rank][:excess]
+        for machine in others:
+            machine.refilled = False
+        return len(others)
 
     def _move_queued_head(self, now: float, effects: list[ReconcilerEffect]) -> None:
         """Drop a head that was not launched yet, if its group is to have no node and one of another group starts."""
@@ -621,6 +632,7 @@ class Reconciler:
         found: list[int] = []
         for group, count in desired.items():
             excess = self.effective(group) - count - (group in self.extra and count > 0)
+            excess -= sum(machine.rank > 0 for machine in self.table.refills(group))
             if excess > 0:
                 going = self._going_first(group, victims, self._everything_goes(desired))[:excess]
                 found += (machine.rank for machine in going if machine.state == "RUNNING")

@@ -34,6 +34,7 @@ class Machine:
         expelled: True if the user drains it: it is not kept for new demand.
         reclaimed: True if its provider takes it back: its drain is never cancelled.
         replaced: True if it drains because it is outdated: it is not kept for new demand.
+        refilled: True if it is replaced by a node of the same rank, which starts once it has left.
         adopted: True for a machine of a former process, until it is known what runs and waits there. Until then it is
             not removed as surplus.
         cause: number of the message for which it was launched, kept or removed.
@@ -51,6 +52,7 @@ class Machine:
     expelled: bool = False
     reclaimed: bool = False
     replaced: bool = False
+    refilled: bool = False
     adopted: bool = False
     cause: int = 0
 
@@ -114,13 +116,14 @@ class MachineTable:
         found = [machine for of_state in groups for of_group in of_state for machine in of_group.values()]
         return sorted(found, key=lambda machine: machine.id)
 
-    def has_leaving_head(self, group: str) -> bool:
-        """Return whether the head, of this group, drains and its rank is filled again after it.
+    def refills(self, group: str) -> list[Machine]:
+        """Return the draining machines of a group whose ranks are filled again after them, by rank.
 
-        Its provider takes it back, or it is outdated.
+        They are outdated, or their provider takes the head back.
         """
-        head = self.machine_of(0, "STOP_REQUESTED")
-        return head is not None and (head.reclaimed or head.replaced) and head.group == group
+        draining = self._states.get("STOP_REQUESTED", {}).get(group, {}).values()
+        found = [each for each in draining if each.refilled or (each.reclaimed and not each.rank)]
+        return sorted(found, key=lambda machine: machine.rank)
 
     def of(self, group: str, *stages: Stage) -> list[Machine]:
         """Return the machines of a group in these stages, by rank."""

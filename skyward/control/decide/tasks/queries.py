@@ -192,7 +192,11 @@ class TaskQueries:
 
     def is_empty(self, rank: int) -> bool:
         """Return whether a node holds no task, no task is pinned to it, and no result is stored on it alone."""
-        if rank in self.occupied or self._book.queue.next_pinned(rank) is not None or self._book.holding.get(rank):
+        return not self._book.holding.get(rank) and self.has_no_work(rank)
+
+    def has_no_work(self, rank: int) -> bool:
+        """Return whether a node holds no task, and no task is pinned to it; results may be stored there."""
+        if rank in self.occupied or self._book.queue.next_pinned(rank) is not None:
             return False
         return all(self._book.tasks[task].target != rank for task in self._book.finished)
 
