@@ -168,6 +168,9 @@ class _LocalProvider:
         number = next(each for each in self._numbers if not _directory(root, each).exists())
         directory = _directory(root, number)
         directory.mkdir()
+        return self._running(number, directory)
+
+    def _running(self, number: int, directory: Path) -> Instance:
         host = f"{self._subnet}.{1 + (number - 1) % 254}" if self._subnet else "127.0.0.1"
         instance = Instance(
             f"local-{number}",
@@ -189,12 +192,14 @@ class _LocalProvider:
         return ExecAccess(command, name, folder, python=sys.executable, terminal=("sh", "-c", _SHELL, "sh", folder))
 
     async def get_instance(self, cluster: Cluster, instance_id: str) -> tuple[Cluster, Instance | None]:
-        """Return the machine, which runs at once. A machine of a former process exists if its directory does."""
+        """Return the machine, which runs at once. A machine of a former process exists if its directory does.
+
+        Such a machine has another address here; a pool uses the earlier one while a worker runs there.
+        """
         known = self._instances.get(instance_id)
         directory = _directory(Path(cluster.specific["directory"]), _number(instance_id))
         if known is None and self._outlives and directory.is_dir():
-            known = Instance(instance_id, "running", self._access("127.0.0.1", directory))
-            self._instances[instance_id] = known
+            known = self._running(_number(instance_id), directory)
         return cluster, known
 
     async def find(self, cluster: Cluster) -> Sequence[Instance]:

@@ -91,3 +91,23 @@ def test_pool_of_a_version_without_outlives_can_be_reaped() -> None:
     for name in ("hourly_price", "boot_time", "fail_rate", "seed"):
         object.__setattr__(old, name, getattr(Local(), name))
     assert len(provisioned(old, 1)) == 1
+
+
+def test_machine_without_a_worker_has_an_address_in_the_process_that_attaches() -> None:
+    """Regression: it had none, so the worker that was started there could not join the cluster of its pool."""
+
+    async def ask() -> None:
+        settings = Local(outlives=True, hourly_price=2)
+        first: Provider = settings.create_provider()
+        (offer,) = [each async for each in first.offers()]
+        cluster = await first.prepare(sky.Spec(), offer, identity("unit"))
+        try:
+            _, (machine,) = await first.provision(cluster, 1)
+            _, found = await settings.create_provider().get_instance(cluster, machine.id)
+            assert found is not None
+            assert found.address
+            assert (found.id, found.interface, found.hourly_price) == (machine.id, "lo", 2)
+        finally:
+            await first.teardown(cluster)
+
+    asyncio.run(ask())
