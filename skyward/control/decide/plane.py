@@ -944,9 +944,12 @@ class ControlPlane:
         for name in blocked:  # its machines that cannot be requested are not waited for
             booting = max(0, counts[name].booting - self.reconciler.unrequested(name))
             counts[name] = replace(counts[name], booting=booting, unrequested=0)
+        groups, most = self.prospects.limited(blocked), self.settings.max_nodes
+        if self.updates:
+            groups, most = self.updates.without_room(groups), self.updates.total_without_room(self.groups.values())
         return Snapshot(
             now=now,
-            groups=self.prospects.limited(blocked),
+            groups=groups,
             counts=counts,
             demands=self.tasks.demands(now),
             pinned=self.tasks.pinned,
@@ -960,7 +963,7 @@ class ControlPlane:
             target_wait=self.settings.target_wait,
             waiting_cost=self.settings.waiting_cost,
             consolidate_within=self.settings.consolidate_within,
-            max_nodes=self.settings.max_nodes,
+            max_nodes=most,
             boot_seconds=self._boot_seconds,
             boots=self._boots,
             pauses=pauses,

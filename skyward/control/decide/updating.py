@@ -117,6 +117,7 @@ class _Update:
         before: sources from which the nodes were launched before; none for an update of a former process.
         present: sources of the present spec.
         fell_back: True if nodes are launched from the sources `before` again.
+        waits: True if its outdated nodes stay for now.
         said: the reason that was logged last.
     """
 
@@ -127,6 +128,7 @@ class _Update:
     before: tuple[MachineSource, ...] = ()
     present: tuple[MachineSource, ...] = ()
     fell_back: bool = False
+    waits: bool = False
     said: str = ""
 
 
@@ -276,7 +278,7 @@ class RollingUpdates:
             news = says if says != update.said else ""
             update.said = says or update.said
             changes = step.extra != update.extra or step.remove is not None
-            update.extra = step.extra
+            update.extra, update.waits = step.extra, bool(step.waits)
             update.rank = update.rank if step.remove is None else step.remove
             message = machines.ReplaceOutdated(name, step.extra, step.remove) if changes else None
             yield PlannedStep(news, message)
@@ -290,6 +292,22 @@ class RollingUpdates:
         if counts.booting:
             return replace(counts, booting=counts.booting - 1)
         return replace(counts, active=counts.active - 1)
+
+    def without_room(self, groups: Iterable[Group]) -> tuple[Group, ...]:
+        """Return groups without the room that their updates need for an additional node: it comes before growth."""
+        return tuple(replace(each, max=each.max - 1) if self._needs_room(each) else each for each in groups)
+
+    def total_without_room(self, groups: Iterable[Group]) -> int | None:
+        """Return the maximum over all groups without the room that updates need; None for no maximum."""
+        if self.max_nodes is None:
+            return None
+        spare = max(0, self.max_nodes - sum(self.reconciler.desired.values()))
+        return self.max_nodes - min(spare, sum(map(self._needs_room, groups)))
+
+    def _needs_room(self, group: Group) -> bool:
+        """Return whether an update goes on that needs a node more than desired, and the group may have it."""
+        update = self._updates.get(group.name)
+        return update is not None and not update.waits and self.reconciler.desired.get(group.name, 0) < group.max
 
     def extra_machines(self) -> frozenset[int]:
         """Return the machines of the additional nodes that still start."""

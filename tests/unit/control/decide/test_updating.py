@@ -162,6 +162,26 @@ def test_successors_get_the_ranks_of_the_nodes_that_they_replace(most: int) -> N
     assert world.settled[queued] == world.settled[behind] == "value"
 
 
+@pytest.mark.parametrize("policy", ["adaptive", "pressure", "binpack"])
+@pytest.mark.parametrize("total", [None, 3])
+def test_room_is_for_the_additional_node_before_growth(policy: str, total: int | None) -> None:
+    """Regression: the policy took the room that was given for the update, for the tasks that waited."""
+    world = pool(2, 2, policy=policy, max_nodes=total)
+    world.submit(200)
+    world.wait(40)
+    update(world)
+    world.tell(Resize({"default": (2, 3 if total is None else 8)}))
+    world.wait(40)
+    assert world.plane.desired == {"default": 2}
+    running = [task for task in world.sent if task not in world.settled]
+    world.finish(running)
+    world.deliver()
+    assert world.active >= 2
+    world.finish()
+    world.deliver()
+    assert outdated(world) == []
+
+
 def test_smaller_pool_launches_no_successor() -> None:
     world = pool(3, 3)
     world.submit(3)
