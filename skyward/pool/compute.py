@@ -406,8 +406,9 @@ class Compute(RightSide):
         """Change the spec of the nodes, and replace the nodes there are one by one: a rolling update.
 
         New nodes are launched from the changed spec from now on. One node more than desired is launched; once it is
-        active, one node of the earlier spec gets no more tasks, and is removed when its tasks have ended. Then the next
-        one follows, idle ones first, node 0 last. Until the last one is gone, which `snapshot()` tells by `outdated` of
+        active, one node of the earlier spec gets no more tasks, and is removed when its tasks have ended; another one
+        gets its rank. Then the next one follows, idle ones first, node 0 last. Without room for one node more, each is
+        removed before its successor is launched. Until the last one is gone, which `snapshot()` tells by `outdated` of
         its nodes, tasks run on nodes of both specs. See "Rolling updates" in `docs/scaling.md`.
 
         Returns once the update has begun. If nodes of the changed spec cannot be launched, those of the earlier one

@@ -104,6 +104,7 @@ def test_variables_change_and_running_tasks_end_where_they_run(gate: Path, tmp_p
 
 def test_pool_of_one_node_is_replaced_when_its_task_has_ended(gate: Path, tmp_path: Path) -> None:
     with sky.Compute(nodes=1, image=OLD) as pool:
+        notes = pool.events(events.PoolNote)
         running = held(str(gate), str(tmp_path / "runs")) > pool
         wait_until(pool, lambda now: now.running == 1, "the task to run")
         pool.update(image=NEW)
@@ -114,6 +115,57 @@ def test_pool_of_one_node_is_replaced_when_its_task_has_ended(gate: Path, tmp_pa
         assert running.result() == "old"
         assert waiting.result() == "new"
         assert wait_for_new(pool)
+    said = [note.text for note in notes if isinstance(note, events.PoolNote)]
+    assert any("its only node is replaced without another one beside it" in text for text in said)
+
+
+def test_collections_outlast_an_update_with_room_for_one_node_more() -> None:
+    with sky.Compute(nodes=(1, 2), policy="no", image=OLD) as pool:
+        shared = pool.dict("shared")
+        shared["key"] = 5
+        for image in (NEW, OLD):
+            pool.update(image=image)
+            wait_until(pool, is_updated, "the node to be replaced")
+            assert [node.rank for node in pool.snapshot().nodes] == [0]
+            assert shared["key"] == 5
+
+
+def test_nodes_keep_their_ranks_and_the_tasks_for_them(gate: Path, tmp_path: Path) -> None:
+    """Regression: node 1 became node 2, so that tasks for node 1 failed."""
+    with sky.Compute(nodes=2, image=OLD) as pool:
+        running = pool.start(held(str(gate), str(tmp_path / "runs")), on=1)
+        wait_until(pool, lambda now: now.running == 1, "the task to run")
+        queued = pool.start(version(), on=1)
+        pool.update(image=NEW)
+        gate.touch()
+        assert running.future.result(30) == "old"
+        assert queued.future.result(30) in ("old", "new")
+        wait_until(pool, is_updated, "the nodes to be replaced")
+        assert [node.rank for node in pool.snapshot().nodes] == [0, 1]
+        assert pool.start(version(), on=1).future.result(30) == "new"
+
+
+def test_broadcast_under_way_has_a_result_for_each_of_its_nodes(gate: Path, tmp_path: Path) -> None:
+    """Regression: the successor of a node that had ended its part ran the call again."""
+
+    @sky.function
+    def part(gate: str) -> int:
+        import time
+        from pathlib import Path
+
+        rank = sky.instance_info().node
+        while rank == 0 and not Path(gate).exists():
+            time.sleep(0.01)
+        return rank
+
+    with sky.Compute(nodes=2, image=OLD) as pool:
+        run = pool.start(part(str(gate)), on="all")
+        wait_until(pool, lambda now: now.running == 1, "the part of node 1 to end")
+        pool.update(image=NEW)
+        wait_until(pool, lambda now: sum(not node.outdated for node in now.nodes) == 1, "node 1 to be replaced")
+        assert (version() >> pool) == "new"
+        gate.touch()
+        assert run.future.result(30) == [0, 1]
 
 
 def wait_for_new(pool: Compute) -> bool:

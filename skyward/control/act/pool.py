@@ -606,6 +606,8 @@ class Pool:
             sources, positions = launcher.sources, launcher.positions
             message = plane.UpdateGroup(prepared.group, sources, positions, boot_limit(launcher), fields)
             self.tell(message)
+            if gap := self.control.updates.gap(name, _now()):
+                self.note(gap)
             for notice in launcher.notes:
                 self._bus.emit(events.PoolNote, notice)
             self._warn_of_price()

@@ -183,6 +183,17 @@ class RollingUpdates:
             self._updates[group] = _Update("", earlier.extra, earlier.made_room, earlier.rank, proven, present)
         return len(outdated)
 
+    def gap(self, name: str, now: float) -> str:
+        """Return what follows if the only node of the pool is replaced without another one; empty if it is not."""
+        update = self._updates.get(name)
+        is_only = sum(map(self.reconciler.effective, self.groups)) == 1
+        if update is None or not is_only or not (full := self._full(name, update, now)):
+            return ""
+        return (
+            f"its only node is replaced without another one beside it, since {full}: tasks wait meanwhile, and what is "
+            "in collections is lost, which room for one node more would avoid."
+        )
+
     def retry(self) -> Iterator[PlannedStep]:
         """Launch nodes of the present spec again for updates that ended because these could not be launched."""
         for name, update in self._updates.items():
