@@ -187,7 +187,7 @@ class RollingUpdates:
         """Return what follows if the only node of the pool is replaced without another one; empty if it is not."""
         update = self._updates.get(name)
         is_only = sum(map(self.reconciler.effective, self.groups)) == 1
-        if update is None or not is_only or not (full := self._full(name, update, now)):
+        if update is None or update.waits or not is_only or not (full := self._full(name, update, now)):
             return ""
         return (
             f"its only node is replaced without another one beside it, since {full}: tasks wait meanwhile, and what is "
