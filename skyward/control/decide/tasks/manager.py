@@ -236,7 +236,7 @@ class TaskManager(TaskQueries):
         if ranks is None:
             count = 1 if new.together is None else new.together.procs
             ranks = tuple(rank for rank in self._book.table.ranks if self.could_hold(rank, new.needs, count))
-        record = BroadcastState(new.needs, new.retries, bound=bool(new.kept))
+        record = BroadcastState(new.needs, new.retries, size=len(ranks), only=new.ranks, bound=bool(new.kept))
         record.function = new.function
         self._book.broadcasts[new.broadcast] = record
         if new.together is not None:
@@ -262,6 +262,7 @@ class TaskManager(TaskQueries):
         new.function, new.since = record.function, self._book.now
         self._book.tasks[task] = new
         record.members.add(task)
+        record.given.add(rank)
         self._book.queue.add(task, record.needs, rank)
         effects.append(Member(broadcast, task, rank, local, cause=self._book.cause))
         return task
@@ -271,11 +272,16 @@ class TaskManager(TaskQueries):
         self._book.table.join(rank, joined.group, joined.slots, joined.resources, joined.capabilities, now)
         self._end_unfit(self._book.table.nodes[rank], effects)
         for broadcast, record in self._book.broadcasts.items():
-            if record.members or record.bound or record.cancelled:
-                continue  # it has begun: its data are divided among the nodes that it has
-            count = 1 if record.collective is None else record.collective.terms.procs
-            if self._book.table.nodes[rank].could_hold(record.needs, count):
-                self._add_members(broadcast, (rank,), effects)
+            if record.bound or record.cancelled or (record.only is not None and rank not in record.only):
+                continue
+            if record.collective is not None:
+                count = record.collective.terms.procs
+                if not record.members and self._book.table.nodes[rank].could_hold(record.needs, count):
+                    self._add_members(broadcast, (rank,), effects)
+            elif rank not in record.given and self._book.table.nodes[rank].could_hold(record.needs):
+                share = (record.size, record.size) if record.size else (0, 1)
+                record.size = max(1, record.size)
+                self._add_member(broadcast, rank, share, effects)
 
     def _end_unfit(self, node: NodeSlots, effects: list[TaskManagerEffect]) -> None:
         """End the tasks pinned to a node that can never hold them: they were submitted before it was there."""

@@ -92,15 +92,15 @@ class TaskState:
 
 @dataclass(slots=True)
 class BroadcastState:
-    """One broadcast: its remaining tasks.
-
-    Its nodes are those that are there when it begins, or else the first one that comes. A node that joins later takes
-    over only the tasks of a lost one of the same rank that run again.
+    """One broadcast: its remaining tasks, and the nodes that have a share.
 
     Attributes:
         needs: resources that each of its tasks needs.
         retries: retries of each after it raised.
         members: tasks that have not ended.
+        size: number of nodes that share its data.
+        given: ranks that have, or had, a share: another node of the same rank takes over only tasks that run again.
+        only: the nodes that take part; None for all.
         bound: True if its members use values on their nodes and so end with them.
         cancelled: True if it takes no more members.
         collective: its members together; None if they are independent.
@@ -110,6 +110,9 @@ class BroadcastState:
     needs: Needs
     retries: int = 0
     members: set[int] = field(default_factory=set)
+    size: int = 0
+    given: set[int] = field(default_factory=set)
+    only: tuple[int, ...] | None = None
     bound: bool = False
     cancelled: bool = False
     collective: CollectiveState | None = None

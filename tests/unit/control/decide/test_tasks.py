@@ -204,7 +204,7 @@ class TaskQueue(RuleBasedStateMachine):
     @rule(rank=ranks, slots=st.integers(1, 3), gpus=st.integers(0, 2))
     def join(self, rank: int, slots: int, gpus: int) -> None:
         self.nodes.setdefault(rank, Node(slots, gpus)).takes = True
-        new = [(broadcast, rank) for broadcast in self.open_broadcasts() if not self.covered[broadcast]]
+        new = [(broadcast, rank) for broadcast in self.open_broadcasts() if rank not in self.covered[broadcast]]
         self.tell(RankJoined(rank, slots, "", {"GPU": gpus}), members=new)
 
     @rule(rank=ranks)
@@ -402,9 +402,9 @@ class TaskQueue(RuleBasedStateMachine):
                     assert len(self.on[rank]) >= node.slots or not has_gpu
 
     @invariant()
-    def no_broadcast_waits_beside_a_node(self) -> None:
+    def every_node_is_a_member_of_every_broadcast(self) -> None:
         for broadcast in self.open_broadcasts():
-            assert self.covered[broadcast] or not any(node.takes for node in self.nodes.values())
+            assert {rank for rank, node in self.nodes.items() if node.takes} <= self.covered[broadcast]
 
     @invariant()
     def counts_are_consistent(self) -> None:

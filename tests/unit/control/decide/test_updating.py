@@ -8,7 +8,6 @@ import pytest
 from skyward.control.decide.machines import messages as machines
 from skyward.control.decide.machines.sources import MachineSource
 from skyward.control.decide.messages import KeptAdded, ReleaseKept, Resize, SetBudget, Tick, UpdateGroup
-from skyward.control.decide.tasks import messages as tasks
 from skyward.control.decide.updating import GroupUpdate, OutdatedNode, UpdateStep, next_step
 from skyward.kept.keep import KeptInfo
 from skyward.kept.registry import KeptEntry
@@ -212,21 +211,6 @@ def test_busy_nodes_end_their_tasks_first() -> None:
     assert outdated(world) == []
     assert set(world.settled.values()) == {"value"}
     assert len(world.settled) == 3
-
-
-def test_broadcast_under_way_gets_no_members_on_new_nodes() -> None:
-    """Regression: the successor of a node that had ended its part ran the call again."""
-    world = pool(4, 4)
-    world.tell(tasks.Broadcast(world.plane.tasks.number()))
-    world.finish([task for task, rank in world.sent.items() if rank])
-    update(world)
-    world.deliver()
-    assert outdated(world) == [0]
-    assert len(world.sent) == 4
-    world.finish()
-    world.deliver()
-    assert outdated(world) == []
-    assert list(world.settled.values()) == ["value"] * 4
 
 
 def test_node_with_kept_values_is_replaced_once_they_are_dropped() -> None:
