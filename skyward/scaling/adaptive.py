@@ -76,6 +76,7 @@ class _Offer:
         new: nodes to launch.
         for_gangs: those of them that waiting gangs lack.
         kept: booting nodes that waiting tasks use.
+        held: booting nodes that are to replace dearer ones.
     """
 
     group: Group
@@ -91,6 +92,7 @@ class _Offer:
     new: int = 0
     for_gangs: int = 0
     kept: float = 0.0
+    held: int = 0
 
     @property
     def window(self) -> float:
@@ -385,7 +387,7 @@ class Adaptive:
     def _unneeded(self, offer: _Offer, snapshot: Snapshot) -> int:
         """Return the number of booting nodes that neither waiting nor, as far as expected, new tasks use in time."""
         counts, group = snapshot.counts[offer.group.name], offer.group
-        needed = ceil(offer.kept - 1e-9)
+        needed = ceil(offer.kept - 1e-9) + offer.held
         ahead = snapshot.capacity - snapshot.inflight
         keep = _keep(offer, snapshot)
         while needed < offer.coming and self._reached_in(ahead) <= PATIENCE * keep:
@@ -470,9 +472,8 @@ def _reserve(offers: dict[str, _Offer], gangs: GangPlan) -> None:
 def _hold(offers: dict[str, _Offer], consolidation: Consolidation, snapshot: Snapshot) -> None:
     """Let booting nodes that are to replace others boot on, but not count for waiting tasks: the others then leave."""
     for name, offer in offers.items():
-        held = consolidation.held(name, snapshot)
-        offer.booting = max(0.0, offer.booting - held)
-        offer.kept += held
+        offer.held = consolidation.held(name, snapshot)
+        offer.booting = max(0.0, offer.booting - offer.held)
 
 
 def _waiting(snapshot: Snapshot) -> list[_Waiting]:
