@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from math import ceil, exp, inf
 
 from skyward.formatting import count_text, joined
-from skyward.scaling.gaps import Gaps
+from skyward.scaling.gaps import Gaps, bucket_of
 from skyward.scaling.replacing import Consolidation
 from skyward.scaling.snapshot import Decision, Demand, Group, NodeLoad, Snapshot
 from skyward.scaling.snapshot.fitting import at_once, never
@@ -298,12 +298,14 @@ class Adaptive:
             return [], ""
         has_tasks = bool(snapshot.has_waiting or snapshot.inflight or snapshot.pinned)
         most = inf if has_tasks else snapshot.idle_for  # clients use data on the nodes, too
-        idle = [replace(node, idle_for=min(node.idle_for, most)) for node in snapshot.idle if node.group in candidates]
+        idle = [node for node in snapshot.idle if node.group in candidates]
+        idle = [node if node.idle_for <= most else replace(node, idle_for=most) for node in idle]
         limits = self._limits(idle, offers, snapshot)
         going = [node for node in idle if node.idle_for >= limits[node.rank]]
         if needs_room and not going:
             going = [node for node in idle if node.rank][-sum(result.short.values()) :]
-        stays = [node for node in idle if node not in going] if len(going) < 100 else []
+        leaving = {node.rank for node in going}
+        stays = [node for node in idle if node.rank not in leaving]
         next_in = min((limits[node.rank] - node.idle_for for node in stays), default=inf)
         self._scan_at = snapshot.now + max(1.0, min(next_in, *(offers[n].boot / 8 for n in candidates)))
         active = sum(counts.active + counts.booting for counts in snapshot.counts.values())
@@ -364,14 +366,19 @@ class Adaptive:
         number = Counter(node.group for node in idle)
         busy = {name: counts.active - number[name] for name, counts in snapshot.counts.items()}
         limits: dict[int, float] = {}
+        usual = {name: _keep(offer, snapshot) for name, offer in offers.items()}
+        known: dict[tuple[str, int], float | None] = {}
         for node in idle:
             offer, name = offers[node.group], node.group
-            keep, expected = _keep(offer, snapshot), self._reached_in(ahead)
+            keep, expected = usual[name], self._reached_in(ahead)
             level = busy[name] * offer.group.slots + 1
             ahead += offer.group.slots
             busy[name] += 1
             if offer.price > 0 and _given(offer.group, snapshot) is None:
-                best = self._gaps[name].best_keep(level, keep)
+                bucket = name, bucket_of(level)
+                if bucket not in known:
+                    known[bucket] = self._gaps[name].best_keep(level, keep)
+                best = known[bucket]
                 if best is not None:
                     keep = max(LEAST_KEEP, best + 1.0)
                 elif expected > keep and node.rank and not is_new:
