@@ -51,6 +51,15 @@ def held(gate: str, runs: str) -> str:
     return os.environ["VERSION"]
 
 
+@sky.function(resources={"A100": 1})
+def held_on_a100(gate: str) -> None:
+    import time
+    from pathlib import Path
+
+    while not Path(gate).exists():
+        time.sleep(0.01)
+
+
 @sky.function
 def kept_list() -> sky.Kept[list[int]]:
     return sky.keep([1, 2, 3], "numbers")
@@ -193,6 +202,20 @@ def test_failed_preparation_changes_nothing(tmp_path: Path) -> None:
         assert not any(node.outdated for node in pool.snapshot().nodes)
         assert (version() >> pool) == "old"
     assert cloud.left == []
+
+
+def test_nodes_are_never_of_a_spec_that_was_refused(gate: Path) -> None:
+    newest = sky.Image(env={"VERSION": "newest"})
+    with sky.Compute(nodes=(1, 2), policy="no", image=OLD, accelerator="A100") as pool:
+        running = held_on_a100(str(gate)) > pool
+        wait_until(pool, lambda now: now.running == 1, "the task to run")
+        with pytest.raises(sky.UsageError, match="tasks that have not ended need 1 A100"):
+            pool.update(accelerator="H100", image=NEW)
+        gate.touch()
+        running.result()
+        pool.update(accelerator="H100", image=newest)
+        wait_until(pool, is_updated, "the node to be replaced")
+        assert set(version() @ pool) == {"newest"}
 
 
 def test_close_ends_an_update_that_is_prepared(tmp_path: Path) -> None:

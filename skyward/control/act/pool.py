@@ -585,6 +585,8 @@ class Pool:
                     f"{joined(map(repr, isolated))} do not reach each other. Open another pool."
                 )
             first = history.position_of(specs)
+            self._record.set_specs(name, first, specs)
+            self._record.set_specs(name, history.first, history.present)
             try:
                 prepared = await self._background.spawn(launcher.prepare_update(specs, first))
             except ProviderCallError as error:
@@ -599,7 +601,6 @@ class Pool:
                 reason = f"it has a budget, and the price of its nodes at {places} is not known"
             if reason:
                 raise UsageError(f"Pool {self.name!r} cannot be updated: {reason}.")
-            self._record.set_specs(name, history.first, history.present)
             self._record.set_specs(name, first, specs)
             history.take(specs)
             prepared.apply()

@@ -217,7 +217,7 @@ class ControlPlane:
         if self.updates and not self.budget_exhausted:
             self._take(self.updates.fallbacks(now), now, effects)
         self._check_readiness(message, now, effects)
-        if self.updates and self._moves_updates(message):
+        if self.updates and self._moves_updates(message, effects):
             self._advance_updates(now, effects)
         if self._uses:
             self._end_uses(effects, now)
@@ -352,6 +352,8 @@ class ControlPlane:
 
     def _reconcile(self, message: machines.ReconcilerMessage, now: float, effects: list[PlaneEffect]) -> None:
         before = dict(self.desired)
+        if isinstance(message, machines.Desired) and self.reconciler.extra:
+            message = replace(message, full=self.updates.full_groups(message.nodes))
         self.reconciler.may_empty = self.budget_exhausted or not any(group.min for group in self.groups.values())
         self.reconciler.keeping = frozenset() if self.budget_exhausted else frozenset(self.kept.busy_nodes(now))
         for effect in self.reconciler.handle(message, now, self.handled):
@@ -563,10 +565,12 @@ class ControlPlane:
             return "what `request_resources` has asked for would not fit any more: call it again with other amounts"
         return ""
 
-    @staticmethod
-    def _moves_updates(message: PlaneMessage) -> bool:
+    def _moves_updates(self, message: PlaneMessage, effects: Iterable[PlaneEffect]) -> bool:
         """Return whether a message may change the next step of an update; most messages about tasks do not."""
         match message:
+            case tasks.Ended(rank=rank) | tasks.UniqueResults(rank=rank) | tasks.Withheld(rank=rank):
+                has_gone = any(isinstance(effect, machines.Terminate | machines.NodeGone) for effect in effects)
+                return has_gone or self.updates.awaits_idle(rank)
             case tasks.Submitted() | tasks.StartedOnNode() | tasks.Stored() | tasks.Dropped() | tasks.Delivered():
                 return False
             case _:

@@ -166,9 +166,7 @@ class Reconciler:
 
     def requested(self, group: str) -> int:
         """Return the number of nodes of a group whose machines are requested, without an answer so far."""
-        if not self.table.counts_in("REQUESTED").get(group):
-            return 0
-        return sum(machine.state == "REQUESTED" for machine in self.table.of(group, "booting"))
+        return sum(machine.wanted for machine in self.table.of_state(group, "REQUESTED"))
 
     def lowest_price(self, group: str) -> float:
         """Return the lowest price of the sources of a group that may be asked again, USD an hour."""
@@ -227,8 +225,9 @@ class Reconciler:
         self.table.cause = cause
         effects: list[ReconcilerEffect] = []
         match message:
-            case Desired(nodes, victims, retry_given_up, drain):
+            case Desired(nodes, victims, retry_given_up, drain, full):
                 self.desired.update(nodes)
+                self.extra -= full
                 self._victims = victims
                 if retry_given_up:
                     self._retry_given_up()

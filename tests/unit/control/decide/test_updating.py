@@ -128,6 +128,42 @@ def test_idle_pool_is_replaced_one_by_one() -> None:
     ]
 
 
+@pytest.mark.parametrize("most", [{}, {"max_nodes": 3}])
+def test_no_machine_is_launched_beyond_the_maximum_when_the_pool_grows_to_it(most: dict[str, int]) -> None:
+    world = pool(1, 8 if most else 3, **most)
+    update(world)
+    assert len(world.asked) == 1
+    world.tell(Resize({"default": (3, 8 if most else 3)}, {"default": 3}))
+    assert len(world.alive) + len(world.asked) == 3
+    world.deliver()
+    assert world.active == 3
+    world.wait(60.0)
+    world.deliver()
+    assert outdated(world) == [], "the outdated node goes first, since there is no room for one more"
+    assert world.active == 3
+
+
+def test_ended_tasks_do_not_look_at_every_node_unless_the_update_waits_for_an_idle_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = pool(3)
+    running = world.submit(3)
+    update(world)
+    looked = 0
+    look = world.plane.updates.steps
+
+    def steps(*given: Any) -> Any:
+        nonlocal looked
+        looked += 1
+        return look(*given)
+
+    monkeypatch.setattr(world.plane.updates, "steps", steps)
+    world.finish(running)
+    assert looked == 0, "the additional node still starts"
+    world.deliver()
+    assert outdated(world) == []
+
+
 def test_decision_log_says_what_is_replaced_by_what() -> None:
     world = pool(2)
     update(world)
