@@ -271,6 +271,25 @@ def test_failed_launches_are_retried() -> None:
         assert active(pool.snapshot()) == 4
 
 
+@pytest.mark.parametrize("policy", ["adaptive", "vanilla"])
+def test_group_whose_machines_fail_does_not_hold_back_another_of_the_same_provider(policy: str) -> None:
+    """Both groups have local nodes; the failures of one say nothing about the other."""
+    groups = {
+        "cheap": sky.Spec(provider=sky.Local(hourly_price=1.0, fail_rate=1.0), resources={"X": 1}, nodes=(0, 2)),
+        "dear": sky.Spec(provider=sky.Local(hourly_price=9.0), resources={"X": 1}, nodes=(0, 2)),
+    }
+    with sky.Compute(
+        groups=groups,
+        policy=policy,
+        provision_retry_delay=0.1,
+        max_provision_attempts=1,
+        autoscale_cooldown=1,
+        max_nodes=2,
+    ) as pool:
+        assert [(rank() > pool).result(timeout=60) for _ in range(2)] == [0, 0]
+        assert {node.group for node in pool.snapshot().nodes} == {"dear"}
+
+
 def test_repeatedly_failed_launches_end_the_opening_with_the_reason() -> None:
     never = sky.Local(fail_rate=1.0)
     with pytest.raises(sky.NodeStartError, match=r"could not start node 0: simulated failure"):

@@ -299,7 +299,8 @@ class Launcher:
             specs, options.selection, priced=options.budget is not None, within=options.provision_timeout or ASK_WITHIN
         )
         for offered in found.offered:
-            source = replace(offered.source, position=first + offered.source.position)
+            position = first + offered.source.position
+            source = replace(offered.source, position=position, group=self._group)
             self._states.setdefault(source, SourceState(replace(offered, source=source)))
         return found
 
