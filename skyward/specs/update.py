@@ -105,14 +105,14 @@ class SpecHistory:
         """The present specs."""
         return self.specs[self.first]
 
-    def position_of(self, specs: tuple[Spec, ...]) -> int:
-        """Return the position of the first of these specs, which may be new ones."""
-        known = (first for first, each in self.specs.items() if each == specs)
-        return next(known, max(first + len(each) for first, each in self.specs.items()))
+    def position_of(self, specs: tuple[Spec, ...], unused: int = 0) -> int:
+        """Return the position of the first of these specs, which may be new ones.
 
-    def take(self, specs: tuple[Spec, ...]) -> None:
-        """Make these the present specs."""
-        self.add(self.position_of(specs), specs)
+        Args:
+            unused: lowest position of new ones: those below may be those of specs that were refused.
+        """
+        known = (first for first, each in self.specs.items() if each == specs)
+        return next(known, max([unused, *(first + len(each) for first, each in self.specs.items())]))
 
     def add(self, first: int, specs: tuple[Spec, ...]) -> None:
         """Make these the present specs; `first`: position of the first of them."""

@@ -61,6 +61,18 @@ def total(numbers: Any) -> int:
     return sum(numbers)
 
 
+@sky.function(capabilities={"c"})
+def held_with_c(gate: str) -> str:
+    """Run until the gate exists; return the version of the node."""
+    import os
+    import time
+    from pathlib import Path
+
+    while not Path(gate).exists():
+        time.sleep(0.01)
+    return os.environ["VERSION"]
+
+
 @sky.function(resources={"H100": 1})
 def on_h100() -> str:
     return "ran"
@@ -193,6 +205,40 @@ def test_failed_preparation_changes_nothing(tmp_path: Path) -> None:
         assert not any(node.outdated for node in pool.snapshot().nodes)
         assert (version() >> pool) == "old"
     assert cloud.left == []
+
+
+def test_update_after_a_refused_one_launches_nothing_from_the_refused_spec(gate: Path) -> None:
+    with sky.Compute(nodes=(1, 2), policy="no", image=OLD, capabilities={"c"}) as pool:
+        running = held_with_c(str(gate)) > pool
+        with pytest.raises(sky.UsageError, match="tasks that have not ended need"):
+            pool.update(capabilities=set(), image=sky.Image(env={"VERSION": "refused"}))
+        gate.touch()
+        assert running.result() == "old"
+        pool.update(image=NEW)
+        assert wait_for_new(pool)
+        assert (held_with_c(str(gate)) >> pool) == "new"
+
+
+def test_update_after_an_interrupted_one_launches_nothing_from_its_spec(tmp_path: Path) -> None:
+    refused = FakeCloud(str(tmp_path / "refused"))
+    Path(refused.directory).mkdir()
+    with sky.Compute(nodes=(1, 2), policy="no", image=OLD) as pool:
+        refused.fail("after prepare")
+        with pytest.raises(sky.ProvisioningError, match="could not be updated"):
+            pool.update(provider=refused, image=sky.Image(env={"VERSION": "refused"}))
+        is_held = refused.hold("before prepare")
+        main = threading.main_thread().ident
+        assert main is not None
+        interrupter = threading.Thread(target=interrupt, args=(is_held, main))
+        interrupter.start()
+        with pytest.raises(KeyboardInterrupt):
+            pool.update(provider=refused, image=sky.Image(env={"VERSION": "refused"}))
+        interrupter.join()
+        refused.release("before prepare")
+        pool.update(image=NEW)
+        assert wait_for_new(pool)
+        assert {node.kind.split()[0] for node in pool.snapshot().nodes} == {"local"}
+    assert refused.left == []
 
 
 def test_close_ends_an_update_that_is_prepared(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from skyward.control.act.machines.offers import isolated_providers
 from skyward.control.act.machines.warm import warm_notice
 from skyward.control.act.nodes.cluster import ClusterManager
 from skyward.control.act.nodes.fleet import Fleet, WarmTerms
-from skyward.control.act.nodes.launching import launchers_of
+from skyward.control.act.nodes.launching import LauncherUpdate, launchers_of
 from skyward.control.act.nodes.node import Node
 from skyward.control.act.pool_tasks import PoolTasks
 from skyward.control.act.report import task_history, view
@@ -584,7 +584,7 @@ class Pool:
                     f"Pool {self.name!r} cannot be updated: its nodes form a cluster, and nodes of provider "
                     f"{joined(map(repr, isolated))} do not reach each other. Open another pool."
                 )
-            first = history.position_of(specs)
+            first = history.position_of(specs, launcher.unused_position)
             try:
                 prepared = await self._background.spawn(launcher.prepare_update(specs, first))
             except ProviderCallError as error:
@@ -593,15 +593,14 @@ class Pool:
                 if self.state == "ready":
                     raise
                 raise PoolClosedError(f"Pool {self.name!r} was closed before it was updated.") from None
-            reason = self.control.refuses_update(prepared.group)
-            if prepared.unpriced and self.control.ledger.budget is not None:
-                places = ", ".join(map(str, prepared.unpriced[:3]))
-                reason = f"it has a budget, and the price of its nodes at {places} is not known"
-            if reason:
-                raise UsageError(f"Pool {self.name!r} cannot be updated: {reason}.")
-            self._record.set_specs(name, history.first, history.present)
-            self._record.set_specs(name, first, specs)
-            history.take(specs)
+            try:
+                self._check_update(prepared)
+                self._record.set_specs(name, history.first, history.present)
+                self._record.set_specs(name, first, specs)
+            except BaseException:
+                prepared.discard()
+                raise
+            history.add(first, specs)
             prepared.apply()
             sources, positions = launcher.sources, launcher.positions
             message = plane.UpdateGroup(prepared.group, sources, positions, boot_limit(launcher), fields)
@@ -609,6 +608,19 @@ class Pool:
             for notice in launcher.notes:
                 self._bus.emit(events.PoolNote, notice)
             self._warn_of_price()
+
+    def _check_update(self, prepared: LauncherUpdate) -> None:
+        """Check that nodes of other specs can do what the pool has to do, and that the budget can be enforced.
+
+        Raises:
+            UsageError: the update is refused.
+        """
+        reason = self.control.refuses_update(prepared.group)
+        if prepared.unpriced and self.control.ledger.budget is not None:
+            places = ", ".join(map(str, prepared.unpriced[:3]))
+            reason = f"it has a budget, and the price of its nodes at {places} is not known"
+        if reason:
+            raise UsageError(f"Pool {self.name!r} cannot be updated: {reason}.")
 
     @property
     def bounds(self) -> dict[str, tuple[int, int]]:

@@ -56,10 +56,16 @@ def test_accelerator_does_not_change_under_plugins() -> None:
 def test_each_spec_has_positions_of_its_own_and_an_earlier_one_keeps_them() -> None:
     first, second, third = (Spec(vcpus=1), Spec(vcpus=2)), (Spec(vcpus=3),), (Spec(vcpus=4),)
     history = SpecHistory({0: first})
-    history.take(second)
+    history.add(history.position_of(second), second)
     assert (history.first, history.present) == (2, second)
-    history.take(third)
+    history.add(history.position_of(third), third)
     assert history.first == 3
-    history.take(first)
+    history.add(history.position_of(first), first)
     assert (history.first, history.present) == (0, first)
     assert history.position_of((Spec(vcpus=5),)) == 4
+
+
+def test_new_specs_get_no_position_of_specs_that_were_refused() -> None:
+    history = SpecHistory({0: (Spec(vcpus=1),)})
+    assert history.position_of((Spec(vcpus=2),), unused=3) == 3
+    assert history.position_of((Spec(vcpus=1),), unused=3) == 0
