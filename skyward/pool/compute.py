@@ -439,6 +439,8 @@ class Compute(RightSide):
             await pool.update(name, specs)
             self._groups = FrozenMap({**self._groups, name: specs})
 
+        if self._console is not None:
+            self._console.show_here()  # notices of the update, also those that come later, belong to the caller's cell
         changing = background.run(change())
         try:
             changing.result()
