@@ -428,8 +428,7 @@ class Compute(RightSide):
             PoolClosedError: the pool is not open.
 
         Example:
-            >>> pool.update(image=sky.Image(pip=["torch==2.8"]))
-            >>> pool.update(group="gpu", accelerator="H100")
+            >>> pool.update(image=sky.Image(env={"STAGE": "second"}))
         """
         name = self._group_name(group)
         pool = self._ready()

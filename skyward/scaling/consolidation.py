@@ -10,6 +10,7 @@ Decides only, about one snapshot and the history of what was needed; `skyward.sc
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import nlargest
 from itertools import cycle, islice
 from math import ceil
 
@@ -28,6 +29,9 @@ BOOT = 60.0
 
 MOST_TASKS = 256
 """Tasks for which nodes are replaced at a time."""
+
+MOST_PRICES = 16
+"""Prices of nodes that are looked at, those by which the most is spent: each node of a spot market may have its own."""
 
 STREAM = 0.5
 """Part of the tasks at once that new tasks must explain for these to be a stream, which is expected to go on."""
@@ -115,14 +119,13 @@ def find_replacement(
     for node in snapshot.work:
         if node.rank and node.price > 0 and node.ends_in is not None and node.ends_in <= snapshot.consolidate_within:
             alike.setdefault((node.group, node.price), []).append(node)
+    able = {group.name: group for group in groups if group.name not in resting and group.name not in snapshot.retained}
+    spent = {(name, price): price * len(nodes) for (name, price), nodes in alike.items() if name in able}
     found: list[Replacement] = []
-    for group in groups:
-        if group.name in resting or group.name in snapshot.retained:
-            continue
-        for (name, price), nodes in alike.items():
-            if name == group.name:
-                sizes = range(1, len(nodes) + 1) if name in failed else _halved(len(nodes))
-                found += _of_nodes(group, price, nodes, sizes, offers, snapshot, history)
+    for name, price in nlargest(MOST_PRICES, spent, key=spent.__getitem__):
+        nodes = alike[name, price]
+        sizes = range(1, len(nodes) + 1) if name in failed else _halved(len(nodes))
+        found += _of_nodes(able[name], price, nodes, sizes, offers, snapshot, history)
     return max(found, key=lambda each: each.saving, default=None)
 
 

@@ -87,13 +87,14 @@ def changed_fields(before: Sequence[Spec], after: Sequence[Spec]) -> tuple[str, 
 
 @dataclass
 class SpecHistory:
-    """The specs that a group has had while its pool is open.
+    """The specs that a group has had, or was to have, while its pool is open.
 
     Each spec has a position of its own, which tells the machines of different specs apart. Specs that the group had
-    before get the positions that they had, so that their nodes are not outdated when they are taken again.
+    before get the positions that they had, so that their nodes are not outdated when they are taken again. Specs of an
+    update that failed keep theirs, so that what was found for them is never taken for what belongs to others.
 
     Attributes:
-        specs: the specs by the position of the first of them.
+        specs: the specs by the position of the first of them, with those of updates that failed.
         first: position of the first of the present specs.
     """
 
@@ -105,14 +106,18 @@ class SpecHistory:
         """The present specs."""
         return self.specs[self.first]
 
-    def position_of(self, specs: tuple[Spec, ...], unused: int = 0) -> int:
-        """Return the position of the first of these specs, which may be new ones.
+    def position_of(self, specs: tuple[Spec, ...]) -> int:
+        """Return the position of the first of these specs; new ones get the next free positions."""
+        for first, each in self.specs.items():
+            if each == specs:
+                return first
+        first = max(first + len(each) for first, each in self.specs.items())
+        self.specs[first] = specs
+        return first
 
-        Args:
-            unused: lowest position of new ones: those below may be those of specs that were refused.
-        """
-        known = (first for first, each in self.specs.items() if each == specs)
-        return next(known, max([unused, *(first + len(each) for first, each in self.specs.items())]))
+    def take(self, specs: tuple[Spec, ...]) -> None:
+        """Make these the present specs."""
+        self.add(self.position_of(specs), specs)
 
     def add(self, first: int, specs: tuple[Spec, ...]) -> None:
         """Make these the present specs; `first`: position of the first of them."""

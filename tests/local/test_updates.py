@@ -51,6 +51,15 @@ def held(gate: str, runs: str) -> str:
     return os.environ["VERSION"]
 
 
+@sky.function(resources={"A100": 1})
+def held_on_a100(gate: str) -> None:
+    import time
+    from pathlib import Path
+
+    while not Path(gate).exists():
+        time.sleep(0.01)
+
+
 @sky.function
 def kept_list() -> sky.Kept[list[int]]:
     return sky.keep([1, 2, 3], "numbers")
@@ -59,18 +68,6 @@ def kept_list() -> sky.Kept[list[int]]:
 @sky.function
 def total(numbers: Any) -> int:
     return sum(numbers)
-
-
-@sky.function(capabilities={"c"})
-def held_with_c(gate: str) -> str:
-    """Run until the gate exists; return the version of the node."""
-    import os
-    import time
-    from pathlib import Path
-
-    while not Path(gate).exists():
-        time.sleep(0.01)
-    return os.environ["VERSION"]
 
 
 @sky.function(resources={"H100": 1})
@@ -207,16 +204,18 @@ def test_failed_preparation_changes_nothing(tmp_path: Path) -> None:
     assert cloud.left == []
 
 
-def test_update_after_a_refused_one_launches_nothing_from_the_refused_spec(gate: Path) -> None:
-    with sky.Compute(nodes=(1, 2), policy="no", image=OLD, capabilities={"c"}) as pool:
-        running = held_with_c(str(gate)) > pool
-        with pytest.raises(sky.UsageError, match="tasks that have not ended need"):
-            pool.update(capabilities=set(), image=sky.Image(env={"VERSION": "refused"}))
+def test_nodes_are_never_of_a_spec_that_was_refused(gate: Path) -> None:
+    newest = sky.Image(env={"VERSION": "newest"})
+    with sky.Compute(nodes=(1, 2), policy="no", image=OLD, accelerator="A100") as pool:
+        running = held_on_a100(str(gate)) > pool
+        wait_until(pool, lambda now: now.running == 1, "the task to run")
+        with pytest.raises(sky.UsageError, match="tasks that have not ended need 1 A100"):
+            pool.update(accelerator="H100", image=NEW)
         gate.touch()
-        assert running.result() == "old"
-        pool.update(image=NEW)
-        assert wait_for_new(pool)
-        assert (held_with_c(str(gate)) >> pool) == "new"
+        running.result()
+        pool.update(accelerator="H100", image=newest)
+        wait_until(pool, is_updated, "the node to be replaced")
+        assert set(version() @ pool) == {"newest"}
 
 
 def test_update_after_an_interrupted_one_launches_nothing_from_its_spec(tmp_path: Path) -> None:

@@ -584,7 +584,9 @@ class Pool:
                     f"Pool {self.name!r} cannot be updated: its nodes form a cluster, and nodes of provider "
                     f"{joined(map(repr, isolated))} do not reach each other. Open another pool."
                 )
-            first = history.position_of(specs, launcher.unused_position)
+            first = history.position_of(specs)
+            self._record.set_specs(name, first, specs)
+            self._record.set_specs(name, history.first, history.present)
             try:
                 prepared = await self._background.spawn(launcher.prepare_update(specs, first))
             except ProviderCallError as error:
@@ -595,12 +597,11 @@ class Pool:
                 raise PoolClosedError(f"Pool {self.name!r} was closed before it was updated.") from None
             try:
                 self._check_update(prepared)
-                self._record.set_specs(name, history.first, history.present)
                 self._record.set_specs(name, first, specs)
             except BaseException:
                 prepared.discard()
                 raise
-            history.add(first, specs)
+            history.take(specs)
             prepared.apply()
             sources, positions = launcher.sources, launcher.positions
             message = plane.UpdateGroup(prepared.group, sources, positions, boot_limit(launcher), fields)
@@ -615,7 +616,7 @@ class Pool:
         Raises:
             UsageError: the update is refused.
         """
-        reason = self.control.refuses_update(prepared.group)
+        reason = self.control.refuses_update(prepared.group, _now())
         if prepared.unpriced and self.control.ledger.budget is not None:
             places = ", ".join(map(str, prepared.unpriced[:3]))
             reason = f"it has a budget, and the price of its nodes at {places} is not known"

@@ -217,7 +217,7 @@ class ControlPlane:
         if self.updates and not self.budget_exhausted:
             self._take(self.updates.fallbacks(now), now, effects)
         self._check_readiness(message, now, effects)
-        if self.updates and self._moves_updates(message):
+        if self.updates and self._moves_updates(message, effects):
             self._advance_updates(now, effects)
         if self._uses:
             self._end_uses(effects, now)
@@ -352,6 +352,8 @@ class ControlPlane:
 
     def _reconcile(self, message: machines.ReconcilerMessage, now: float, effects: list[PlaneEffect]) -> None:
         before = dict(self.desired)
+        if isinstance(message, machines.Desired) and self.reconciler.extra:
+            message = replace(message, full=self.updates.full_groups(message.nodes))
         self.reconciler.may_empty = self.budget_exhausted or not any(group.min for group in self.groups.values())
         self.reconciler.keeping = frozenset() if self.budget_exhausted else frozenset(self.kept.busy_nodes(now))
         for effect in self.reconciler.handle(message, now, self.handled):
@@ -551,8 +553,11 @@ class ControlPlane:
         reason = f"group {name!r} has another spec ({', '.join(new.fields)}): {they if count else 'it has no node yet'}"
         self._log("user", self.desired, self.desired, reason, now, effects)
 
-    def refuses_update(self, group: Group) -> str:
-        """Return why a group cannot be updated: tasks or a floor need what its nodes would not have; else empty."""
+    def refuses_update(self, group: Group, now: float) -> str:
+        """Return why a group cannot be updated; empty if it can.
+
+        Tasks or a floor need what its nodes would not have, or the budget does not cover these.
+        """
         after = tuple(replace(group, min=g.min, max=g.max) if g.name == group.name else g for g in self.groups.values())
         for needs in sorted(self.tasks.unfinished_shapes(), key=str):
             if needs and not any(each.max and each.can_hold(needs) for each in after):
@@ -561,12 +566,30 @@ class ControlPlane:
                 )
         if self._floor and not floor_nodes(after, self._floor, {}):
             return "what `request_resources` has asked for would not fit any more: call it again with other amounts"
-        return ""
+        return self._unpayable_update(group, now)
 
-    @staticmethod
-    def _moves_updates(message: PlaneMessage) -> bool:
+    def _unpayable_update(self, group: Group, now: float) -> str:
+        """Return that the budget does not cover the nodes of an updated group; empty if it does."""
+        table, budget, price = self.reconciler.table, self.ledger.budget, group.hourly_price
+        if budget is None or not price:
+            return ""
+        existing = [each for each in table.of(group.name, "active", "booting") if each.state != "QUEUED"]
+        replaced = (machine.id for machine in (*existing, *table.of(group.name, "leaving")))
+        count = max(1, len(existing) - (group.name in self.reconciler.extra))
+        if self.ledger.could_replace(replaced, count * price, now):
+            return ""
+        return (
+            f"its budget of {money_text(budget)}, of which {money_text(self.ledger.spent(now))} is spent, does not "
+            f"cover {DRAIN_RESERVE:g} s of {count_text(count)} at {money_text(price)}/h: raise it first, with "
+            "`pool.set_budget(USD)`"
+        )
+
+    def _moves_updates(self, message: PlaneMessage, effects: Iterable[PlaneEffect]) -> bool:
         """Return whether a message may change the next step of an update; most messages about tasks do not."""
         match message:
+            case tasks.Ended(rank=rank) | tasks.UniqueResults(rank=rank) | tasks.Withheld(rank=rank):
+                has_gone = any(isinstance(effect, machines.Terminate | machines.NodeGone) for effect in effects)
+                return has_gone or self.updates.awaits_idle(rank)
             case tasks.Submitted() | tasks.StartedOnNode() | tasks.Stored() | tasks.Dropped() | tasks.Delivered():
                 return False
             case _:

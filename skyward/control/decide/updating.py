@@ -18,7 +18,7 @@ from skyward.control.decide.machines.sources import MachineSource
 from skyward.control.decide.machines.table import Machine
 from skyward.control.decide.prospects.groups import Prospects, VainWait
 from skyward.control.decide.tasks.manager import TaskManager
-from skyward.formatting import count_text
+from skyward.formatting import count_text, money_text
 from skyward.scaling.snapshot import Counts, Group
 from skyward.values.needs import Needs
 
@@ -68,12 +68,14 @@ class UpdateStep:
         extra: True if one node more than desired is wanted.
         remove: rank of the outdated node that is drained now; None for none.
         waits: why outdated nodes stay for now; empty if the update goes on.
+        awaits_idle: True if a node goes once it is idle.
         is_over: True if no outdated node is left, and none is missing.
     """
 
     extra: bool = False
     remove: int | None = None
     waits: str = ""
+    awaits_idle: bool = False
     is_over: bool = False
 
 
@@ -99,7 +101,7 @@ def next_step(state: GroupUpdate) -> UpdateStep:
         return UpdateStep(waits=f"{state.full}, and {count_text(state.desired - state.active)} of it cannot start")
     if first.is_idle:
         return UpdateStep(remove=first.rank)
-    return UpdateStep(waits=f"{state.full}, and node {first.rank}, which goes next, is not idle")
+    return UpdateStep(waits=f"{state.full}, and node {first.rank}, which goes next, is not idle", awaits_idle=True)
 
 
 def _order(node: OutdatedNode) -> tuple[bool, bool, int]:
@@ -113,20 +115,20 @@ class _Update:
 
     Attributes:
         failed: why no node could be started from the present spec; empty if none has failed.
-        extra: True if one node more than desired is wanted.
         made_room: True while a node is missing that went before its successor.
         before: sources from which the nodes were launched before; none for an update of a former process.
         present: sources of the present spec.
         fell_back: True if nodes are launched from the sources `before` again.
+        awaits_idle: True if the next node goes once it is idle.
         said: the reason that was logged last.
     """
 
     failed: str = ""
-    extra: bool = False
     made_room: bool = False
     before: tuple[MachineSource, ...] = ()
     present: tuple[MachineSource, ...] = ()
     fell_back: bool = False
+    awaits_idle: bool = False
     said: str = ""
 
 
@@ -175,10 +177,10 @@ class RollingUpdates:
             machine for machine in self.reconciler.table.of(group, "active", "booting") if self._is_old(machine)
         ]
         earlier = self._updates.pop(group, _Update())
-        if outdated or earlier.extra:
+        if outdated or group in self.reconciler.extra:
             proven = earlier.before or before  # the sources of an update that is under way may not work
             present = self.reconciler.sources[group]
-            self._updates[group] = _Update("", earlier.extra, earlier.made_room, proven, present)
+            self._updates[group] = _Update("", earlier.made_room, proven, present)
         return len(outdated)
 
     def retry(self) -> Iterator[PlannedStep]:
@@ -275,8 +277,8 @@ class RollingUpdates:
                 del self._updates[name]
             news = says if says != update.said else ""
             update.said = says or update.said
-            changes = step.extra != update.extra or step.remove is not None
-            update.extra = step.extra
+            update.awaits_idle = step.awaits_idle
+            changes = step.extra != state.extra or step.remove is not None
             message = None
             if changes:
                 message = machines.ReplaceOutdated(name, step.extra, step.remove, self._idle(name))
@@ -334,13 +336,13 @@ class RollingUpdates:
             len(booting),
             outdated,
             sum(map(self._is_old, (*booting, *(machine for machine in active if machine.adopted)))),
-            self._leaving(name, update),
-            update.extra,
-            self._full(name, update, now),
+            self._leaving(name),
+            name in self.reconciler.extra,
+            self._full(name, now),
             self._failed(name, update, now),
         )
 
-    def _leaving(self, name: str, update: _Update) -> int | None:
+    def _leaving(self, name: str) -> int | None:
         """Return the rank of the outdated node that drains; 0, too, until its successor is active."""
         table = self.reconciler.table
         leaving = (machine for machine in table.of(name, "leaving") if machine.state == "STOP_REQUESTED")
@@ -348,27 +350,67 @@ class RollingUpdates:
         if (rank := next(draining, None)) is not None:
             return rank
         starts = table.machine_of(0, "QUEUED", "REQUESTED", "ALLOCATED", "INSTALLING")
-        return 0 if update.extra and starts is not None and starts.group == name else None
+        return 0 if name in self.reconciler.extra and starts is not None and starts.group == name else None
 
-    def _full(self, name: str, update: _Update, now: float) -> str:
+    def _full(self, name: str, now: float) -> str:
         """Return why there is no room for one node more than desired; empty if there is."""
-        group, desired = self.groups[name], self.reconciler.desired
-        if desired.get(name, 0) >= group.max:
-            return f"group {name!r} may have at most {count_text(group.max)}"
-        others = sum(other.extra for each, other in self._updates.items() if each != name)
-        if self.max_nodes is not None and sum(desired.values()) + others >= self.max_nodes:
-            return f"the pool may have at most {count_text(self.max_nodes)} in total (max_nodes)"
-        is_waiting = not update.extra or self.reconciler.unrequested(name)
-        if is_waiting and self.ledger.room(self.reconciler.price_now(name, now), now) == 0:
+        reconciler = self.reconciler
+        if why := self._over_bounds(name, reconciler.desired, len(reconciler.extra - {name})):
+            return why
+        is_waiting = name not in reconciler.extra or reconciler.unrequested(name)
+        if is_waiting and self.ledger.room(reconciler.price_now(name, now), now) == 0:
             return "the budget covers no further node"
         return ""
+
+    def _over_bounds(self, name: str, desired: Mapping[str, int], others: int) -> str:
+        """Return which maximum one node more than desired would exceed; empty for none.
+
+        Args:
+            others: number of additional nodes of other groups.
+        """
+        group = self.groups[name]
+        if desired.get(name, 0) >= group.max:
+            return f"group {name!r} may have at most {count_text(group.max)}"
+        if self.max_nodes is not None and sum(desired.values()) + others >= self.max_nodes:
+            return f"the pool may have at most {count_text(self.max_nodes)} in total (max_nodes)"
+        return ""
+
+    def full_groups(self, nodes: Mapping[str, int]) -> frozenset[str]:
+        """Return the groups that have an additional node, and no room for it beside these desired nodes."""
+        desired, extra = {**self.reconciler.desired, **nodes}, sorted(self.reconciler.extra)
+        full: set[str] = set()
+        for name in extra:
+            if self._over_bounds(name, desired, len(extra) - len(full) - 1):
+                full.add(name)
+        return frozenset(full)
+
+    def awaits_idle(self, rank: int) -> bool:
+        """Return whether this outdated node is idle, and an update has waited for that."""
+        assignment = self.reconciler.table.assignments.get(rank)
+        if assignment is None or (update := self._updates.get(assignment.machine.group)) is None:
+            return False
+        return update.awaits_idle and self._is_old(assignment.machine) and self.tasks.is_empty(rank)
 
     def _failed(self, name: str, update: _Update, now: float) -> str:
         """Return why no node of the present spec can be launched, now or for good; empty if one can."""
         if update.failed:
             return f"the pool {update.failed}"
         obstacle = self.prospects.obstacles(now).get(name)
-        return f"the group {obstacle.why}" if obstacle is not None and obstacle.kind == "sold out" else ""
+        if obstacle is not None and obstacle.kind == "sold out":
+            return f"the group {obstacle.why}"
+        return self._too_dear(name, now)
+
+    def _too_dear(self, name: str, now: float) -> str:
+        """Return why the budget would not cover a successor, even once an outdated node is gone; empty if it would."""
+        reconciler, ledger = self.reconciler, self.ledger
+        price = reconciler.price_now(name, now)
+        is_requested = name in reconciler.extra and not reconciler.unrequested(name)
+        if is_requested or not price or ledger.room(price, now) != 0:
+            return ""
+        outdated = (machine for machine in reconciler.table.of(name, "active") if self._is_old(machine))
+        if all(ledger.could_replace((machine.id,), price, now) for machine in outdated):
+            return ""
+        return f"the budget does not cover a node of the present spec at {money_text(price)}/h, even in its place"
 
     def _idle(self, name: str) -> tuple[int, ...]:
         """Return the idle nodes of a group: what goes first if there is one node too many."""

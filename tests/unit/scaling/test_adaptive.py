@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skyward.scaling.adaptive import Adaptive
+from skyward.scaling.gaps import Gaps
 from skyward.scaling.snapshot import Counts, Demand, Group, NodeLoad, RunningTasks, Snapshot
 from skyward.scaling.snapshot.work import rough_text, starts_of_busy, starts_of_free
 from skyward.values.needs import NOTHING, Needs
@@ -423,3 +424,17 @@ def test_waiting_tasks_that_fit_lead_to_a_node_or_are_in_the_reason(seen: Snapsh
     there = sum(counts.active + counts.booting for counts in seen.counts.values())
     if able and not there and (seen.max_nodes is None or seen.max_nodes):
         assert nodes > 0
+
+
+def test_time_to_keep_idle_nodes_is_found_once_for_levels_with_the_same_gaps(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    class Counting(Gaps):
+        def best_keep(self, level: int, cost: float) -> float | None:
+            asked.append(level)
+            return super().best_keep(level, cost)
+
+    monkeypatch.setattr("skyward.scaling.adaptive.Gaps", Counting)
+    idle = idle_nodes(*[0.0] + [5.0] * 999)
+    Adaptive().decide(pool(active=1000, busy=1, most=2000, nodes=idle, idle=idle))
+    assert 0 < len(asked) <= 10

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from skyward.scaling.adaptive import Adaptive
 from skyward.scaling.consolidation import Replacement, find_replacement
+from skyward.scaling.gaps import Gaps
 from skyward.scaling.need_history import NeedHistory
 from skyward.scaling.replacing import ConsolidatedDecision, Consolidation
 from skyward.scaling.snapshot import (
@@ -219,6 +220,27 @@ def test_head_is_never_replaced() -> None:
     assert found.victims == (1,)
 
 
+def test_few_of_many_prices_are_looked_at() -> None:
+    looked: list[str] = []
+
+    class Counting(NeedHistory):
+        def shapes(self, group: Group, snapshot: Snapshot) -> list[Needs]:
+            looked.append(group.name)
+            return super().shapes(group, snapshot)
+
+    history = Counting()
+    pool = Pool(groups=(CHEAP, replace(DEAR, max=200)), busy={"cheap": [1], "dear": [1] * 200})
+    for _ in range(81):
+        pool.now, pool.arrived = pool.now + 15.0, pool.arrived + 25
+        history.observe(pool.snapshot())
+    seen = pool.snapshot()
+    work = tuple(replace(node, price=node.price + 0.001 * node.rank) for node in seen.work)
+    found = find_replacement(replace(seen, work=work), history)
+    assert found is not None
+    assert found.price == pytest.approx(1.1 + 0.200), "the dearest"
+    assert len(looked) <= 16
+
+
 # How it is carried out.
 
 
@@ -250,6 +272,27 @@ def test_nodes_go_once_the_cheaper_ones_are_active_and_not_before() -> None:
     assert (change.desired, change.victims, change.reason) == ({"cheap": 3, "dear": 2}, (), "")
     assert consolidation.held("cheap", pool.snapshot()) == 2
     assert consolidation.holds("cheap")
+
+
+def test_nodes_that_boot_to_replace_others_are_no_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    loads: list[int] = []
+
+    class Recorded(Gaps):
+        def observe(self, load: int, now: float, fell_at: float | None = None) -> None:
+            loads.append(load)
+            super().observe(load, now, fell_at)
+
+    monkeypatch.setattr("skyward.scaling.adaptive.Gaps", Recorded)
+    policy, pool = Adaptive(), Pool(groups=(CHEAP, DEAR), busy={"dear": [1, 1, 1], "cheap": []})
+    while pool.now < 3000 and pool.booting == {}:
+        pool.now, pool.arrived = pool.now + 15.0, int(pool.now // 60)
+        if wanted := policy.decide(pool.snapshot()).desired["cheap"]:
+            pool.booting = {"cheap": wanted}
+    assert pool.booting == {"cheap": 2}
+    loads.clear()
+    decision = policy.decide(pool.snapshot())
+    assert decision.desired == {"cheap": 2, "dear": 3}, "they are not given up"
+    assert loads == [0, 3], "no task is to run on them yet"
 
 
 def test_nodes_that_have_taken_the_ranks_of_the_chosen_ones_stay() -> None:

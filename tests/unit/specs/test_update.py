@@ -56,16 +56,18 @@ def test_accelerator_does_not_change_under_plugins() -> None:
 def test_each_spec_has_positions_of_its_own_and_an_earlier_one_keeps_them() -> None:
     first, second, third = (Spec(vcpus=1), Spec(vcpus=2)), (Spec(vcpus=3),), (Spec(vcpus=4),)
     history = SpecHistory({0: first})
-    history.add(history.position_of(second), second)
+    history.take(second)
     assert (history.first, history.present) == (2, second)
-    history.add(history.position_of(third), third)
+    history.take(third)
     assert history.first == 3
-    history.add(history.position_of(first), first)
+    history.take(first)
     assert (history.first, history.present) == (0, first)
     assert history.position_of((Spec(vcpus=5),)) == 4
 
 
-def test_new_specs_get_no_position_of_specs_that_were_refused() -> None:
+def test_positions_of_an_update_that_failed_are_not_given_to_others() -> None:
     history = SpecHistory({0: (Spec(vcpus=1),)})
-    assert history.position_of((Spec(vcpus=2),), unused=3) == 3
-    assert history.position_of((Spec(vcpus=1),), unused=3) == 0
+    assert history.position_of((Spec(vcpus=2), Spec(vcpus=3))) == 1
+    assert history.position_of((Spec(vcpus=4),)) == 3
+    assert history.position_of((Spec(vcpus=2), Spec(vcpus=3))) == 1, "it is tried again"
+    assert (history.first, history.present) == (0, (Spec(vcpus=1),))

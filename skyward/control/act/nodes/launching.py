@@ -179,11 +179,6 @@ class Launcher:
         return range(self._first, self._first + len(self._specs))
 
     @property
-    def unused_position(self) -> int:
-        """Position from which on there is no source, of no spec: not even of one whose update was refused."""
-        return max([self.positions.stop, *(source.position + 1 for source in self._states)])
-
-    @property
     def sources(self) -> tuple[MachineSource, ...]:
         """Sources of the machines that are launched, the preferred one first."""
         return tuple(source for source in self._sources_at(self.positions) if not source.lender)
@@ -283,7 +278,7 @@ class Launcher:
 
         Args:
             specs: specs to launch machines from, once the update is applied. Until then, nothing changes.
-            first: position of the first of them: that of equal earlier specs, or `unused_position`.
+            first: position of the first of them: no other specs have it.
 
         Raises:
             SpecError, NoOffersError: see `prepare`.
