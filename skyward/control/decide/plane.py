@@ -549,8 +549,12 @@ class ControlPlane:
         sources = machines.SetSources(name, new.sources, new.positions, new.boot)
         self._reconcile(sources, now, effects)
         count = self.updates.begin(name, before)
+        there = len(self.reconciler.table.of(name, "active", "booting"))
         they = "its node is replaced" if count == 1 else f"its {count_text(count)} are replaced one by one"
-        reason = f"group {name!r} has another spec ({', '.join(new.fields)}): {they if count else 'it has no node yet'}"
+        if not count:
+            they = f"no node is replaced, since it has {count_text(there)} of that spec already"
+            they = they if there else "it has no node yet"
+        reason = f"group {name!r} has another spec ({', '.join(new.fields)}): {they}"
         self._log("user", self.desired, self.desired, reason, now, effects)
 
     def refuses_update(self, group: Group, now: float) -> str:

@@ -18,7 +18,7 @@ from skyward.control.decide.machines.sources import MachineSource
 from skyward.control.decide.machines.table import Machine
 from skyward.control.decide.prospects.groups import Prospects, VainWait
 from skyward.control.decide.tasks.manager import TaskManager
-from skyward.formatting import count_text, money_text
+from skyward.formatting import count_text, first_line, money_text
 from skyward.scaling.snapshot import Counts, Group
 from skyward.values.needs import Needs
 
@@ -207,7 +207,7 @@ class RollingUpdates:
                 name,
                 update.before,
                 f"a node of the earlier spec of group {name!r} takes the place of the one that made room, and the "
-                f"update ends: the pool {obstacle.why}",
+                f"update ends: the pool {first_line(obstacle.why)}",
             )
 
     def _launch_from(self, name: str, sources: tuple[MachineSource, ...], says: str = "") -> PlannedStep:
@@ -393,8 +393,10 @@ class RollingUpdates:
 
     def _failed(self, name: str, update: _Update, now: float) -> str:
         """Return why no node of the present spec can be launched, now or for good; empty if one can."""
+        if update.fell_back:
+            return "the update has ended, because no node of the present spec could be launched"
         if update.failed:
-            return f"the pool {update.failed}"
+            return f"the pool {first_line(update.failed)}"
         obstacle = self.prospects.obstacles(now).get(name)
         if obstacle is not None and obstacle.kind == "sold out":
             return f"the group {obstacle.why}"

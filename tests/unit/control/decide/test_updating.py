@@ -368,6 +368,7 @@ def test_earlier_spec_again_keeps_its_nodes() -> None:
     update(world)
     fail_all(world)
     update(world, position=0)
+    assert "(image): no node is replaced, since it has 3 nodes of that spec already" in str(world.reasons_given)
     world.deliver()
     assert outdated(world) == []
     assert world.active == 3
