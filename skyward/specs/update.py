@@ -41,6 +41,9 @@ _FIXED = {
     "idle_timeout": "idle_timeout belongs to the policy, and cannot change on an open pool: open another one.",
     "worker": "the slots of its nodes, `worker=`, cannot change on an open pool: open another one.",
     "concurrency": "the slots of its nodes, `worker=`, cannot change on an open pool: open another one.",
+    "policy": "the scaling policy cannot change on an open pool: open another one.",
+    "max_nodes": "bounds change with `pool.resize((2, 8))`; max_nodes cannot change on an open pool: open another one.",
+    "name": "the name of an open pool cannot change: open another one.",
     "budget": "the budget is not part of an update: use `pool.set_budget(budget)`.",
     "env": "variables belong to the image: write `image=sky.Image(env={'NAME': 'value'})`.",
     "pip": "packages belong to the image: write `image=sky.Image(pip=['numpy'])`.",
@@ -61,6 +64,11 @@ def updated(specs: Sequence[Spec], fields: Mapping[str, Any], worker: Worker) ->
             raise SpecError(f"pool.update got {name!r}: {_FIXED[name]}")
         if name not in UpdateFields.__optional_keys__:
             raise SpecError(f"pool.update has no argument {name!r}; {closest(name, UpdateFields.__optional_keys__)}")
+    if isinstance(fields.get("provider"), list | tuple):
+        raise SpecError(
+            "pool.update takes one provider, which all nodes are launched with: alternatives cannot be added to an "
+            "open pool. Write `provider=sky.AWS()`, or open another pool with a list."
+        )
     found: list[Spec] = []
     for spec in specs:
         if spec.plugins and "accelerator" in fields:

@@ -549,12 +549,19 @@ class ControlPlane:
         sources = machines.SetSources(name, new.sources, new.positions, new.boot)
         self._reconcile(sources, now, effects)
         count = self.updates.begin(name, before)
+        there = len(self.reconciler.table.of(name, "active", "booting"))
         they = "its node is replaced" if count == 1 else f"its {count_text(count)} are replaced one by one"
-        reason = f"group {name!r} has another spec ({', '.join(new.fields)}): {they if count else 'it has no node yet'}"
+        if not count:
+            they = f"no node is replaced, since it has {count_text(there)} of that spec already"
+            they = they if there else "it has no node yet"
+        reason = f"group {name!r} has another spec ({', '.join(new.fields)}): {they}"
         self._log("user", self.desired, self.desired, reason, now, effects)
 
-    def refuses_update(self, group: Group) -> str:
-        """Return why a group cannot be updated: tasks or a floor need what its nodes would not have; else empty."""
+    def refuses_update(self, group: Group, now: float) -> str:
+        """Return why a group cannot be updated; empty if it can.
+
+        Tasks or a floor need what its nodes would not have, or the budget does not cover these.
+        """
         after = tuple(replace(group, min=g.min, max=g.max) if g.name == group.name else g for g in self.groups.values())
         for needs in sorted(self.tasks.unfinished_shapes(), key=str):
             if needs and not any(each.max and each.can_hold(needs) for each in after):
@@ -563,7 +570,23 @@ class ControlPlane:
                 )
         if self._floor and not floor_nodes(after, self._floor, {}):
             return "what `request_resources` has asked for would not fit any more: call it again with other amounts"
-        return ""
+        return self._unpayable_update(group, now)
+
+    def _unpayable_update(self, group: Group, now: float) -> str:
+        """Return that the budget does not cover the nodes of an updated group; empty if it does."""
+        table, budget, price = self.reconciler.table, self.ledger.budget, group.hourly_price
+        if budget is None or not price:
+            return ""
+        existing = [each for each in table.of(group.name, "active", "booting") if each.state != "QUEUED"]
+        replaced = (machine.id for machine in (*existing, *table.of(group.name, "leaving")))
+        count = max(1, len(existing) - (group.name in self.reconciler.extra))
+        if self.ledger.could_replace(replaced, count * price, now):
+            return ""
+        return (
+            f"its budget of {money_text(budget)}, of which {money_text(self.ledger.spent(now))} is spent, does not "
+            f"cover {DRAIN_RESERVE:g} s of {count_text(count)} at {money_text(price)}/h: raise it first, with "
+            "`pool.set_budget(USD)`"
+        )
 
     def _moves_updates(self, message: PlaneMessage, effects: Iterable[PlaneEffect]) -> bool:
         """Return whether a message may change the next step of an update; most messages about tasks do not."""

@@ -18,7 +18,7 @@ from skyward.control.decide.machines.sources import MachineSource
 from skyward.control.decide.machines.table import Machine
 from skyward.control.decide.prospects.groups import Prospects, VainWait
 from skyward.control.decide.tasks.manager import TaskManager
-from skyward.formatting import count_text
+from skyward.formatting import count_text, first_line, money_text
 from skyward.scaling.snapshot import Counts, Group
 from skyward.values.needs import Needs
 
@@ -207,7 +207,7 @@ class RollingUpdates:
                 name,
                 update.before,
                 f"a node of the earlier spec of group {name!r} takes the place of the one that made room, and the "
-                f"update ends: the pool {obstacle.why}",
+                f"update ends: the pool {first_line(obstacle.why)}",
             )
 
     def _launch_from(self, name: str, sources: tuple[MachineSource, ...], says: str = "") -> PlannedStep:
@@ -393,10 +393,26 @@ class RollingUpdates:
 
     def _failed(self, name: str, update: _Update, now: float) -> str:
         """Return why no node of the present spec can be launched, now or for good; empty if one can."""
+        if update.fell_back:
+            return "the update has ended, because no node of the present spec could be launched"
         if update.failed:
-            return f"the pool {update.failed}"
+            return f"the pool {first_line(update.failed)}"
         obstacle = self.prospects.obstacles(now).get(name)
-        return f"the group {obstacle.why}" if obstacle is not None and obstacle.kind == "sold out" else ""
+        if obstacle is not None and obstacle.kind == "sold out":
+            return f"the group {obstacle.why}"
+        return self._too_dear(name, now)
+
+    def _too_dear(self, name: str, now: float) -> str:
+        """Return why the budget would not cover a successor, even once an outdated node is gone; empty if it would."""
+        reconciler, ledger = self.reconciler, self.ledger
+        price = reconciler.price_now(name, now)
+        is_requested = name in reconciler.extra and not reconciler.unrequested(name)
+        if is_requested or not price or ledger.room(price, now) != 0:
+            return ""
+        outdated = (machine for machine in reconciler.table.of(name, "active") if self._is_old(machine))
+        if all(ledger.could_replace((machine.id,), price, now) for machine in outdated):
+            return ""
+        return f"the budget does not cover a node of the present spec at {money_text(price)}/h, even in its place"
 
     def _idle(self, name: str) -> tuple[int, ...]:
         """Return the idle nodes of a group: what goes first if there is one node too many."""
