@@ -893,9 +893,15 @@ class ControlPlane:
         room = self._room_maker.for_tasks(now)
         if room is None and self.tasks.has_waiting_gangs and self._may_adapt:
             room = self._room_maker.for_gang(lambda obstacles: self._snapshot(obstacles, now), now)
-        if room is not None:
-            self._decide("reconciler", room.after, room.reason, now, effects, victims=room.victims)
-        return room is not None
+        if room is None:
+            return False
+        self._decide("reconciler", room.after, room.reason, now, effects, victims=room.victims)
+        if not any(self.desired.values()) and self.head is None:  # at once: the policy may want the former nodes again
+            if room.needs is None:
+                self._wake_for_gangs("gangs wait and the pool has no nodes", now, effects)
+            else:
+                self._wake(room.needs, "tasks wait and the pool has no nodes", now, effects)
+        return True
 
     def _vain_waits(self, now: float) -> dict[Needs, VainWait]:
         """Return how the waiting tasks end for which no node can come, by shape."""
