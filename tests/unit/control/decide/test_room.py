@@ -129,3 +129,15 @@ def test_node_0_of_another_group_goes_with_an_idle_node_that_a_gang_could_use(po
     run_until_sent(world, members)
     assert set(members) <= set(world.sent)
     assert dict(world.plane.desired) == {"cpus": 0, "gpus": 2}
+
+
+@pytest.mark.parametrize("policy", ELASTIC)
+def test_node_0_that_goes_for_a_task_is_followed_at_once_by_a_node_that_can_hold_it(policy: str) -> None:
+    """Regression: a policy that was asked in between could want the former node again."""
+    world = full_of_idle_nodes(policy, cpus=1)
+    (task,) = world.submit(1, GPU)
+    assert dict(world.plane.desired) == {"cpus": 0, "gpus": 1}
+    world.wait(60.0)
+    assert dict(world.plane.desired) == {"cpus": 0, "gpus": 1}
+    world.deliver()
+    assert task in world.sent
