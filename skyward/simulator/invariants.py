@@ -297,7 +297,8 @@ class Invariants:
         head = None if first is None else first.machine
         for effect in effects:
             match effect:
-                case Decided(event=event) if not event.held_back:  # the first nodes for what waits may follow in the same step
+                case Decided(event=event) if not event.held_back:
+                    # the first nodes for what waits may be launched in the same step
                     all_go = is_ending or not any(event.after.values())
                 case machines.Activate(number, 0):
                     head = number

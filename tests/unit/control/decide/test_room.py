@@ -141,3 +141,16 @@ def test_node_0_that_goes_for_a_task_is_followed_at_once_by_a_node_that_can_hold
     assert dict(world.plane.desired) == {"cpus": 0, "gpus": 1}
     world.deliver()
     assert task in world.sent
+
+
+def test_gang_ends_if_node_0_of_another_group_always_stays_in_its_place() -> None:
+    """Regression: it waited for ever for a node that the pool can never have."""
+    world = World(CPUS, GPUS, policy="capability", max_nodes=2, idle_timeout=3600.0).open()
+    world.tell(Resize({"cpus": (1, 4)}))
+    world.deliver()
+    world.tell(Resize({"gpus": (1, 4)}))
+    world.deliver()
+    world.tell(Resize({"cpus": (0, 4)}))
+    members = submit(world, GPU, GPU)
+    assert {world.settled[task] for task in members} == {"infeasible"}
+    assert world.reasons[members[0]].endswith("and node 0, of group 'cpus', stays as long as any other")
