@@ -622,7 +622,7 @@ class ControlPlane:
         drain: int | None = None,
     ) -> None:
         if not self.budget_exhausted:
-            after, stay = at_least(after, self.retained(now))
+            after, stay = self._with_retained(after, now)
             reason += f"; {stay}" if stay else ""
         self._log(by, dict(self.desired), after, reason, now, effects)
         self.autoscaler.start_cooldown(now)
@@ -644,11 +644,26 @@ class ControlPlane:
         draining = [rank for rank in sorted(self._draining) if rank in kept and self._drain_can_end(rank)]
         for rank in [rank for rank in draining if self._cancel_drain(rank, now, effects)]:
             self._undo_drain(rank, f"node {rank} keeps {kept[rank]}, so its drain is cancelled", now, effects)
-        after, stay = at_least(self.desired, self.retained(now))
+        after, stay = self._with_retained(self.desired, now)
         if stay:
             self._decide("reconciler", after, stay, now, effects)
         elif draining:
             self._reconcile(machines.Reconcile(), now, effects)
+
+    def _with_retained(self, wanted: Mapping[str, int], now: float) -> tuple[Mapping[str, int], str]:
+        """Return the wanted nodes, by group, with those that keep values, and the reason if a number was raised.
+
+        Others make room for them in a full pool, down to their minimums.
+        """
+        retained = self.retained(now)
+        after, stay = at_least(wanted, retained)
+        if stay:
+            least = {name: group.min for name, group in self.groups.items()}
+            least |= {name: max(least[name], nodes.nodes) for name, nodes in retained.items()}
+            if (head := self.head) is not None:
+                least[head] = max(1, least[head])
+            after = within_total(after, least, (), self.settings.max_nodes)
+        return after, stay
 
     def _drain_can_end(self, rank: int) -> bool:
         """Return whether a node drains, and may take tasks again: its provider does not take it back."""
