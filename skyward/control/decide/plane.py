@@ -311,10 +311,6 @@ class ControlPlane:
         """True if the policy may launch the first node of a pool that has none."""
         return self._may_adapt and self.head is None
 
-    def _wakeable(self) -> list[Needs]:
-        """Return the waiting shapes that a group could hold, if the policy may launch nodes at all."""
-        return self._first_nodes.possible() if self._may_wake else []
-
     def _wake_for_gangs(self, reason: str, now: float, effects: list[PlaneEffect]) -> bool:
         """Launch the nodes that the waiting gangs need, for a pool that has none; return whether it does."""
         after = self._first_nodes.for_gangs(self.snapshot(now))
@@ -888,7 +884,7 @@ class ControlPlane:
             and self.tasks.waiting
             and not any(self.desired.values())
             and self._may_wake
-            and (shapes := self._first_nodes.possible())
+            and (shapes := self._first_nodes.possible(now))
         ):
             self._wake(shapes[0], "tasks wait and the pool has no nodes", now, effects)
         elif self.ready and self.tasks.queued and self._adjust_for_waiting(now, effects):

@@ -80,7 +80,7 @@ class RoomMaker:
         there = sum(map(self._reconciler.effective, self._groups))
         if self._max_nodes is None or there < self._max_nodes:
             return None
-        unheld = [needs for needs in self._tasks.shapes() if not self._is_held(needs)]
+        unheld = sorted((needs for needs in self._tasks.shapes() if not self._is_held(needs)), key=str)
         if not unheld:
             return None
         kept, desired = self._kept.busy_nodes(now), self._reconciler.desired
