@@ -291,11 +291,15 @@ class Invariants:
         self, runner: "Simulation", message: PlaneMessage, effects: list[PlaneEffect]
     ) -> Iterator[tuple[str, str]]:
         plane = runner.plane
-        all_go = runner.closing or plane.budget_exhausted or not any(plane.desired.values())
+        is_ending = runner.closing or plane.budget_exhausted
+        all_go = is_ending or not any(plane.desired.values())
         first = runner.at_rank.get(0)
         head = None if first is None else first.machine
         for effect in effects:
             match effect:
+                case Decided(event=event) if not event.held_back:
+                    # the first nodes for what waits may be launched in the same step
+                    all_go = is_ending or not any(event.after.values())
                 case machines.Activate(number, 0):
                     head = number
                     self._drained_heads.discard(number)

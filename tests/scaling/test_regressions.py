@@ -41,3 +41,7 @@ def test_head_that_does_not_boot_is_replaced_when_adaptive_then_wants_fewer_node
         limits=Limits(request=60, boot=180, drain=300, terminate=60, concurrent_launches=1),
     )
     assert simulate(scenario).steps
+
+
+def test_desired_nodes_settle_where_node_0_stands_in_the_way_of_a_gang() -> None:
+    assert simulate(scenario_of(90001371, 10.0)).steps

@@ -311,10 +311,6 @@ class ControlPlane:
         """True if the policy may launch the first node of a pool that has none."""
         return self._may_adapt and self.head is None
 
-    def _wakeable(self) -> list[Needs]:
-        """Return the waiting shapes that a group could hold, if the policy may launch nodes at all."""
-        return self._first_nodes.possible() if self._may_wake else []
-
     def _wake_for_gangs(self, reason: str, now: float, effects: list[PlaneEffect]) -> bool:
         """Launch the nodes that the waiting gangs need, for a pool that has none; return whether it does."""
         after = self._first_nodes.for_gangs(self.snapshot(now))
@@ -645,7 +641,7 @@ class ControlPlane:
         drain: int | None = None,
     ) -> None:
         if not self.budget_exhausted:
-            after, stay = at_least(after, self.retained(now))
+            after, stay = self._with_retained(after, now)
             reason += f"; {stay}" if stay else ""
         self._log(by, dict(self.desired), after, reason, now, effects)
         self.autoscaler.start_cooldown(now)
@@ -667,11 +663,26 @@ class ControlPlane:
         draining = [rank for rank in sorted(self._draining) if rank in kept and self._drain_can_end(rank)]
         for rank in [rank for rank in draining if self._cancel_drain(rank, now, effects)]:
             self._undo_drain(rank, f"node {rank} keeps {kept[rank]}, so its drain is cancelled", now, effects)
-        after, stay = at_least(self.desired, self.retained(now))
+        after, stay = self._with_retained(self.desired, now)
         if stay:
             self._decide("reconciler", after, stay, now, effects)
         elif draining:
             self._reconcile(machines.Reconcile(), now, effects)
+
+    def _with_retained(self, wanted: Mapping[str, int], now: float) -> tuple[Mapping[str, int], str]:
+        """Return the wanted nodes, by group, with those that keep values, and the reason if a number was raised.
+
+        Others make room for them in a full pool, down to their minimums.
+        """
+        retained = self.retained(now)
+        after, stay = at_least(wanted, retained)
+        if stay:
+            least = {name: group.min for name, group in self.groups.items()}
+            least |= {name: max(least[name], nodes.nodes) for name, nodes in retained.items()}
+            if (head := self.head) is not None:
+                least[head] = max(1, least[head])
+            after = within_total(after, least, (), self.settings.max_nodes)
+        return after, stay
 
     def _drain_can_end(self, rank: int) -> bool:
         """Return whether a node drains, and may take tasks again: its provider does not take it back."""
@@ -896,7 +907,7 @@ class ControlPlane:
             and self.tasks.waiting
             and not any(self.desired.values())
             and self._may_wake
-            and (shapes := self._first_nodes.possible())
+            and (shapes := self._first_nodes.possible(now))
         ):
             self._wake(shapes[0], "tasks wait and the pool has no nodes", now, effects)
         elif self.ready and self.tasks.queued and self._adjust_for_waiting(now, effects):
@@ -916,9 +927,15 @@ class ControlPlane:
         room = self._room_maker.for_tasks(now)
         if room is None and self.tasks.has_waiting_gangs and self._may_adapt:
             room = self._room_maker.for_gang(lambda obstacles: self._snapshot(obstacles, now), now)
-        if room is not None:
-            self._decide("reconciler", room.after, room.reason, now, effects, victims=room.victims)
-        return room is not None
+        if room is None:
+            return False
+        self._decide("reconciler", room.after, room.reason, now, effects, victims=room.victims)
+        if not any(self.desired.values()) and self.head is None:  # at once: the policy may want the former nodes again
+            if room.needs is None:
+                self._wake_for_gangs("gangs wait and the pool has no nodes", now, effects)
+            else:
+                self._wake(room.needs, "tasks wait and the pool has no nodes", now, effects)
+        return True
 
     def _vain_waits(self, now: float) -> dict[Needs, VainWait]:
         """Return how the waiting tasks end for which no node can come, by shape."""
