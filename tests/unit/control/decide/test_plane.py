@@ -273,6 +273,8 @@ def test_exhausted_budget_drains_every_node_and_ends_queued_tasks() -> None:
 def test_pool_without_minimum_launches_nodes_for_tasks_again_once_its_budget_is_removed() -> None:
     world = World(Group("default", 0, 1, hourly_price=60.0), budget=3.0).open()
     world.submit(1)
+    world.wait(5)
+    world.deliver()
     world.wait(130)
     world.tell(SetBudget(None))
     assert "0 -> 0 nodes: the budget was removed, so the pool launches nodes for tasks again" in world.reasons_given
