@@ -77,7 +77,8 @@ class _Resident:
         """The properties to request for a pool like this one as it is now."""
         size = self.compute.requested_nodes
         resized = "groups" not in self._asked and size != Nodes.of(self.compute.spec.nodes)
-        budget = {"budget": self.compute.options.budget} if "budget" in self._asked else {}
+        has, asks = self.compute.options.budget, "budget" in self._asked
+        budget = {"budget": has} if asks or has is not None else {}
         return {**self._asked, **self._updated(), **budget, **({"nodes": size} if resized else {})}
 
     def was_opened_with(self, path: str, value: object) -> bool:
@@ -382,15 +383,16 @@ class PoolManager:
         return wanted
 
     def raise_budget(self, name: str, asked: Asked) -> bool:
-        """Raise the budget of an open pool to the requested one; return whether that is more than it has.
+        """Give an open pool the requested budget if it has none or a lower one; return whether that is so.
 
         Raises:
             SpecError: the pool differs from the request in something else, too.
             UsageError: the price of some machines is unknown, so a budget cannot be enforced.
         """
         compute, wanted = self.find(name), asked.get("budget")
-        has = None if compute is None else compute.options.budget
-        if compute is None or wanted is None or has is None or wanted <= has:
+        if compute is None or wanted is None or not _works(compute):
+            return False
+        if (has := compute.options.budget) is not None and wanted <= has:
             return False
         self.check(name, {path: value for path, value in asked.items() if path != "budget"})
         compute.set_budget(wanted)

@@ -728,7 +728,7 @@ class Compute(RightSide):
                 return wait_result(runs[0].future)
 
     def run_group(self, group: PendingFunctionGroup[Any]) -> Any:
-        """Run a group and return a tuple of results, or an iterator with `stream=True` (operator `>>`)."""
+        """Run a group and return a tuple of results, or an iterator for `gather(..., stream=True)` (operator `>>`)."""
         __tracebackhide__ = True
         runs: list[Run[Any]] = []
         with stopping(runs):

@@ -208,6 +208,7 @@ class Adaptive:
             settled=True,
             infeasible=never(snapshot),
             cancelled=cancelled,
+            replaced=change.replaced,
             look_in=look_in,
         )
 
@@ -642,7 +643,7 @@ def _reason(
         parts.append(busy)
     if changed and len(offers) > 1:  # the log shows only the sum over all groups
         to = joined(f"{count_text(count)}{of_group(name, snapshot)}" for name, count in changed.items())
-        parts.append(f"{to} {'is' if list(changed.values()) == [1] else 'are'} desired now")
+        parts.append(f"{to} {'is' if list(changed.values()) == [1] else 'are'} asked for")
     return "; ".join(parts)
 
 
@@ -668,10 +669,12 @@ def _work_text(
     tasks = f"{count:,} task" if count == 1 else f"{count:,} tasks"
     boot = min((offer.boot for offer in offers.values()), default=BOOT)
     if all(not each.known for each in waiting):
+        they_wait = "waits" if count == 1 else "wait"
+        if (pause := _pause(offers, snapshot)) is not None:
+            return f"{tasks} of unknown length {they_wait}, and no node can be launched {_until(pause)}"
         if launched:
             more = count_text(sum(launched.values()), "more node")
             return f"{tasks} of unknown length: {more}, until one has ended or run for a boot, {rough_text(boot)}"
-        they_wait = "waits" if count == 1 else "wait"
         return f"{tasks} of unknown length {they_wait} until one has ended or run for a boot, {rough_text(boot)}"
     known = [each for each in waiting if each.known]
     if unknown := count - sum(each.demand.count for each in known):
@@ -693,10 +696,29 @@ def _work_text(
         )
     booting = sum(counts.booting for counts in snapshot.counts.values())
     coming = f", and {count_text(booting)} {'boots' if booting == 1 else 'boot'}" if booting else ""
+    if result.short and (pause := _pause(offers, snapshot)) is not None:
+        return f"{what} {needed} {rough_text(work)} of slots; {there}, and no node can be launched {_until(pause)}"
     if result.short and booting == 0:
         return f"{what} {needed} {rough_text(work)} of slots; {there}, and no more nodes may be launched"
     one = "one node" if nodes <= 1 else f"{nodes} nodes"
     return f"{what} {needed} {rough_text(work / max(1, slots))} on {one}{coming}; a boot takes {rough_text(boot)}"
+
+
+def _pause(offers: Mapping[str, _Offer], snapshot: Snapshot) -> float | None:
+    """Return the seconds until a node can be launched, infinity if unknown; None if one can be now, or boots."""
+    if any(counts.booting > counts.unrequested for counts in snapshot.counts.values()):
+        return None
+    with_room = [offer for offer in offers.values() if snapshot.counts[offer.group.name].active < offer.group.max]
+    if any(offer.pause <= 0 and offer.group.can_launch for offer in with_room):
+        return None
+    if not with_room and all(offer.group.can_launch for offer in offers.values()):
+        return None  # the maximum is reached
+    return min((offer.pause for offer in with_room if offer.pause > 0), default=inf)
+
+
+def _until(pause: float) -> str:
+    """Return for how long no node can be launched, as the end of a sentence."""
+    return "now" if pause == inf else f"for the next {rough_text(pause)}"
 
 
 def _too_late(snapshot: Snapshot, waiting: Sequence[_Waiting], work: float, boot: float, wait: float) -> str:

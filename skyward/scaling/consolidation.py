@@ -49,7 +49,8 @@ class Replacement:
         costs: USD per hour of each of these, by group.
         lasts: seconds for which the work is expected to last.
         waits: True if that is known from waiting tasks.
-        payback: seconds within which the difference pays for the time in which both run.
+        overlap: seconds for which both run.
+        payback: seconds within which the difference pays for that, after it.
         saving: USD per hour that are saved, without nodes that would idle and go anyway.
     """
 
@@ -60,6 +61,7 @@ class Replacement:
     costs: Mapping[str, float] = field(default_factory=dict)
     lasts: float = 0.0
     waits: bool = False
+    overlap: float = 0.0
     payback: float = 0.0
     saving: float = 0.0
 
@@ -87,7 +89,7 @@ class Replacement:
             return f"{self.dear_text} {verb} not needed: {work}, and cheaper nodes have room for them"
         return (
             f"{self.dear_text} can be replaced by {self.cheap_text}: {work}, and the change pays back in "
-            f"{rough_text(self.payback)}"
+            f"{rough_text(self.overlap + self.payback)}, for the first {rough_text(self.overlap)} of which both run"
         )
 
 
@@ -213,7 +215,7 @@ def _of_these(
     if payback > snapshot.consolidate_within or work < least:
         return None
     ranks = tuple(node.rank for node in victims)
-    return Replacement(group.name, ranks, price, launch, costs, work, waits, payback, saving)
+    return Replacement(group.name, ranks, price, launch, costs, work, waits, both, payback, saving)
 
 
 def _boot(group: str, snapshot: Snapshot) -> float:

@@ -253,7 +253,7 @@ def test_spent_budget_ends_the_pool_and_its_queued_tasks(gate: Path) -> None:
         assert running.result() == 0
         empty = until(pool, lambda now: now.nodes == ())
         assert budget - 60.0 <= empty.spent <= budget
-        assert f"the budget of ${budget:.2f} is almost used up" in pool.decisions()[-1].reason
+        assert f"the rest of the budget of ${budget:.2f} is needed to drain the nodes" in pool.decisions()[-1].reason
         assert empty.budget_exhausted
         pool.set_budget(None)
         assert rank() >> pool == 0

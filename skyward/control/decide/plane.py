@@ -817,11 +817,15 @@ class ControlPlane:
     def _exhaust_budget(self, now: float, effects: list[PlaneEffect]) -> None:
         self.budget_exhausted = True
         spent, rate, budget = self.ledger.spent(now), self.ledger.per_hour, self.ledger.budget or 0.0
-        used = "is used up" if spent >= budget else "is almost used up"
-        nodes = f" and the nodes cost {money_text(rate)} per hour" if rate else ""
-        reason = (
-            f"the budget of {money_text(budget)} {used}: {money_text(spent)} is spent{nodes}, so all nodes are drained"
-        )
+        if spent >= budget or not rate:
+            why = f"the budget of {money_text(budget)} is used up: {money_text(spent)} is spent"
+        else:
+            why = (
+                f"the rest of the budget of {money_text(budget)} is needed to drain the nodes: {money_text(spent)} is "
+                f"spent, and they cost {money_text(rate * DRAIN_RESERVE / 3600)} in the {DRAIN_RESERVE:g} s that it "
+                f"takes, at {money_text(rate)} per hour"
+            )
+        reason = f"{why}, so all nodes are drained"
         self.failure = self._unfunded(now)
         self._decide("budget", dict.fromkeys(self.groups, 0), reason, now, effects)
 
@@ -831,7 +835,9 @@ class ControlPlane:
             self.budget_exhausted, self._stopped, self._evicted, self.failure = False, False, False, ""
             after = {group.name: group.min for group in self.groups.values()}
             to = "the budget was removed" if budget is None else f"the budget was changed to {money_text(budget)}"
-            reason = f"{to}, so the pool starts its minimum of {count_text(sum(after.values()))} again"
+            least = sum(after.values())
+            starts = f"starts its minimum of {count_text(least)} again" if least else "launches nodes for tasks again"
+            reason = f"{to}, so the pool {starts}"
             self._decide("budget", after, reason, now, effects, retry_given_up=True)
             self._spare_keeping(now, effects)
 

@@ -290,6 +290,25 @@ def test_idle_nodes_make_room_for_tasks_that_need_another_group() -> None:
             pool(Demand(1), boot=60.0, most=1),
             "1 task of unknown length waits until one has ended or run for a boot, 60 s",
         ),
+        (
+            pool(
+                Demand(6),
+                active=0,
+                booting=1,
+                boot=60.0,
+                counts={"nodes": Counts(booting=1, unrequested=1, desired=1)},
+                pauses={"nodes": 90.0},
+            ),
+            "6 tasks of unknown length wait, and no node can be launched for the next 90 s",
+        ),
+        (
+            pool(Demand(1), boot=60.0, most=2, pauses={"nodes": inf}),
+            "1 task of unknown length waits, and no node can be launched now",
+        ),
+        (
+            pool(Demand(8, seconds=7200.0), active=5, most=10, pauses={"nodes": inf}),
+            "8 tasks of about 2 h need 16 h of slots; with 5 nodes they end in 3.2 h, and no node can be launched now",
+        ),
         (pool(booting=2), "2 booting nodes are not needed any more"),
         (
             pool(active=3, busy=1, idle=idle_nodes(0, 130, 130)),
@@ -310,7 +329,7 @@ def test_idle_nodes_make_room_for_tasks_that_need_another_group() -> None:
         (
             groups(SMALL, LARGE, demands=(Demand(34, seconds=3600.0),)),
             "34 tasks of about 60 min need 34 h of slots; no node is up yet; 2 nodes of 'small' and 2 nodes of 'large' "
-            "are desired now",
+            "are asked for",
         ),
         (
             pool(Demand(8, seconds=7200.0), active=5, most=5),

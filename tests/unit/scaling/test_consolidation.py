@@ -105,7 +105,7 @@ def test_dear_nodes_of_a_stream_are_replaced_with_a_reason_that_has_its_numbers(
     assert found.payback == pytest.approx(0.6 * (60 + 100) / 1.6)
     assert found.reason == (
         "2 nodes of 'dear' at $1.10 per hour can be replaced by 2 of 'cheap' at $0.30: their tasks have kept coming "
-        "for 20 min, and the change pays back in 60 s"
+        "for 20 min, and the change pays back in 4 min, for the first 160 s of which both run"
     )
 
 
@@ -115,7 +115,7 @@ def test_waiting_tasks_are_work_that_remains() -> None:
     assert found is not None
     assert found.reason == (
         "2 nodes of 'dear' at $1.10 per hour can be replaced by 2 of 'cheap' at $0.30: 67 min of work remain, and the "
-        "change pays back in 60 s"
+        "change pays back in 4 min, for the first 160 s of which both run"
     )
 
 
@@ -311,6 +311,7 @@ def test_reason_says_who_leaves_and_launched_nodes_are_kept_until_tasks_come() -
     change = decided(consolidation, pool)
     assert change.desired == {"dear": 1, "cheap": 2}
     assert set(change.victims) == {1, 2}
+    assert change.replaced == {"dear": 2}, "without a cooldown"
     assert change.reason == (
         "2 nodes of 'dear' at $1.10 per hour leave once their tasks have ended, since 2 of 'cheap' at $0.30 have taken "
         "their place"
