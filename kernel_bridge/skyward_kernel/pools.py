@@ -21,6 +21,7 @@ from skyward.frontends.configuration import (
     OptionFields,
     Options,
     Spec,
+    UpdateFields,
     compute_fields,
     configured_values,
     field_paths,
@@ -76,8 +77,17 @@ class _Resident:
         """The properties to request for a pool like this one as it is now."""
         size = self.compute.requested_nodes
         resized = "groups" not in self._asked and size != Nodes.of(self.compute.spec.nodes)
-        budget = {"budget": self.compute.options.budget} if "budget" in self._asked else {}
+        has, asks = self.compute.options.budget, "budget" in self._asked
+        budget = {"budget": has} if asks or has is not None else {}
         return {**self._asked, **self._updated(), **budget, **({"nodes": size} if resized else {})}
+
+    def was_opened_with(self, path: str, value: object) -> bool:
+        """Return whether the pool was opened with this property, and has been updated in it since."""
+        if path not in self._updated() or len(self._groups) > 1:
+            return False
+        specs = next(iter(self._groups.values()))
+        before = tuple(each.provider for each in specs) if path == "provider" else _spec_paths(specs[0])[path]
+        return _same(path, before, value)
 
     def _updated(self) -> Asked:
         """Return the properties in which the pool has been updated."""
@@ -243,7 +253,7 @@ class PoolManager:
         with self._lock:
             resident = self._pools.get(name)
         if resident is not None and _works(resident.compute):
-            self._refuse_differences(name, resident, asked)
+            self._refuse_differences(name, resident, asked, says=False)
 
     def get_or_open(
         self,
@@ -373,15 +383,16 @@ class PoolManager:
         return wanted
 
     def raise_budget(self, name: str, asked: Asked) -> bool:
-        """Raise the budget of an open pool to the requested one; return whether that is more than it has.
+        """Give an open pool the requested budget if it has none or a lower one; return whether that is so.
 
         Raises:
             SpecError: the pool differs from the request in something else, too.
             UsageError: the price of some machines is unknown, so a budget cannot be enforced.
         """
         compute, wanted = self.find(name), asked.get("budget")
-        has = None if compute is None else compute.options.budget
-        if compute is None or wanted is None or has is None or wanted <= has:
+        if compute is None or wanted is None or not _works(compute):
+            return False
+        if (has := compute.options.budget) is not None and wanted <= has:
             return False
         self.check(name, {path: value for path, value in asked.items() if path != "budget"})
         compute.set_budget(wanted)
@@ -449,11 +460,22 @@ class PoolManager:
                     self._failed[name] = FailedStart(name, str(error) or type(error).__name__, time.time())
             raise
 
-    def _refuse_differences(self, name: str, resident: _Resident, asked: Asked) -> None:
+    def _refuse_differences(self, name: str, resident: _Resident, asked: Asked, *, says: bool = True) -> None:
+        """Refuse requested properties that a pool does not have, and was not opened with.
+
+        Args:
+            says: True to say that it was opened with them, and has been updated since.
+        """
         has = {path: _current(resident, path) for path in asked}
         asked = _resolved(resident.compute, asked)
-        differing = [path for path in asked if not _same(path, has[path], asked[path])]
+        unlike = [path for path in asked if not _same(path, has[path], asked[path])]
+        differing = [path for path in unlike if not resident.was_opened_with(path, asked[path])]
         if not differing:
+            if unlike and says:
+                options = ", ".join(_label(self._labels, path) for path in unlike)
+                notify(
+                    f"Pool {name!r} has been updated since it was opened with this {options}; it is used as it is now."
+                )
             return
         if differing == ["nodes"]:
             wanted, groups = asked["nodes"], resident.compute.groups
@@ -467,8 +489,8 @@ class PoolManager:
             for path in differing
         ]
         raise SpecError(
-            f"Pool {name!r} has {'; '.join(texts)}: close it with `%sky down {name}` and run this again to replace it, "
-            "or use another pool with `--pool NAME`."
+            f"Pool {name!r} has {'; '.join(texts)}: {_update_hint(differing)}close it with `%sky down {name}` and run "
+            "this again to replace it, or use another pool with `--pool NAME`."
         )
 
 
@@ -476,6 +498,14 @@ def _note_orphans(name: str) -> None:
     """Tell that an ended process left a pool of the name of one that is about to be opened."""
     for note in orphan_notes(name):
         notify(note)
+
+
+def _update_hint(paths: Iterable[str]) -> str:
+    """Return how to change properties of an open pool; empty if one of them is its provider, or cannot change."""
+    names = list(dict.fromkeys(path.partition(".")[0] for path in paths))
+    if "provider" in names or not UpdateFields.__optional_keys__.issuperset(names):
+        return ""
+    return f"replace its nodes one by one with `pool.update({', '.join(f'{name}=...' for name in names)})`, "
 
 
 def _taken(name: str) -> UsageError:

@@ -28,7 +28,9 @@ def replay_report(result: Replay, path: Path, policy: str | None, *, as_json: bo
     lines = list(result.notices)
     pools = count_text(result.pools, "pool")
     recorded = joined(map(repr, result.policies))
-    if policy is not None:
+    if not result.evaluations:
+        lines.append(f"Nothing was compared: '{path}' has no evaluation of a policy, only the settings of {pools}.")
+    elif policy is not None:
         lines += _other(result, policy, recorded)
     elif result.differences:
         count = len(result.differences)

@@ -1,14 +1,16 @@
 """Parsers of the options of `sky simulate`."""
 
+import contextlib
 import math
 import re
 
+from skyward.commands.reading import lifetime
 from skyward.errors import SpecError
 from skyward.scaling.snapshot import Group, TargetWait
 from skyward.simulator.workload import Distribution
 from skyward.values.needs import capability_set
 
-__all__ = ["boot_time", "group_of", "node_bounds", "positive", "rate", "target_wait", "whole_number"]
+__all__ = ["boot_time", "duration", "group_of", "node_bounds", "positive", "rate", "target_wait", "whole_number"]
 
 _NUMBER = r"\d+(?:\.\d+)?|\.\d+"
 MOST_NODES = 100_000
@@ -45,12 +47,26 @@ def target_wait(text: str) -> TargetWait:
             return text
         case _:
             pass
-    try:
-        return positive(text, "--target", zero=True)
-    except SpecError:
-        raise SpecError(
-            f"--target must be cheap, balanced or fast, or seconds, as in `--target 300`, but got {text!r}."
-        ) from None
+    return duration(text, "--target", zero=True, kinds="cheap, balanced or fast, or ")
+
+
+def duration(text: str, option: str, *, zero: bool = False, kinds: str = "") -> float:
+    """Parse a duration as the magics take it, such as "90" or "5m", into seconds.
+
+    Args:
+        zero: True if it may be 0.
+        kinds: what the option may be instead, for the error.
+
+    Raises:
+        SpecError: it is none, or out of range.
+    """
+    with contextlib.suppress(ValueError):
+        if (found := lifetime(text)) or zero:
+            return found
+    least = "of at least 0" if zero else "above 0"
+    raise SpecError(
+        f"{option} must be {kinds}a duration {least}, as in `{option} 300` or `{option} 5m`, but got {text!r}."
+    )
 
 
 def node_bounds(text: str, option: str = "--nodes ") -> tuple[int, int]:

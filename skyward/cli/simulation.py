@@ -93,7 +93,7 @@ _OPTIONS: "Mapping[str, tuple[tuple[str, str, str], ...]]" = {
         (
             "--target",
             "TARGET",
-            "how long tasks may wait beyond a boot: cheap, balanced, fast, or a number of seconds ({target})",
+            "how long tasks may wait beyond a boot: cheap, balanced, fast, or a duration such as 90 or 5m ({target})",
         ),
         ("--waiting-cost", "USD", "cost of an hour for which a task waits (none)"),
         (
@@ -196,7 +196,7 @@ def _replay(given: argparse.Namespace) -> int:
         )
     result = replay(given.replay, given.policy)
     sys.stdout.write(replay_report(result, given.replay, given.policy, as_json=given.json) + "\n")
-    return int(bool(result.differences) and given.policy is None)
+    return int(not result.evaluations or (bool(result.differences) and given.policy is None))
 
 
 def scenario_of(given: argparse.Namespace) -> "Scenario":
@@ -249,12 +249,12 @@ def _check_max_nodes(scenario: "Scenario") -> None:
 
 def _settings(given: argparse.Namespace) -> dict[str, Any]:
     """Return the settings of the pool that were given, as fields of a scenario."""
-    from skyward.cli.simulate import positive, target_wait, whole_number
+    from skyward.cli.simulate import duration, positive, target_wait, whole_number
     from skyward.control.decide.machines.requests import Limits
 
     def seconds(name: str) -> float:
         zero = name in ("cooldown", "idle_timeout", "look_gap", "consolidate_within")
-        return positive(getattr(given, name), _flag(name), zero=zero, example=f"{_flag(name)} 30")
+        return duration(getattr(given, name), _flag(name), zero=zero)
 
     def amount(name: str) -> float:
         return positive(getattr(given, name), _flag(name), zero=name == "waiting_cost")

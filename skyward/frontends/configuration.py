@@ -13,6 +13,7 @@ from skyward.specs.options import TARGETS
 from skyward.specs.paths import compute_fields, field_paths
 from skyward.specs.placement import On, target_of
 from skyward.specs.retries import Retries
+from skyward.specs.update import UpdateFields
 from skyward.values import limits
 from skyward.values.gangs import GANG_PLACEMENTS, GangPlacement
 from skyward.values.needs import capability_set, resource_map
@@ -39,6 +40,7 @@ __all__ = [
     "Retries",
     "SSHAccess",
     "Spec",
+    "UpdateFields",
     "capability_set",
     "closest",
     "compute_fields",

@@ -18,6 +18,7 @@ from skyward.link.connection.programs import run_here
 from skyward.link.connection.transport import run_to_completion
 from skyward.link.ssh.connect import SSHLink
 from skyward.link.ssh.worker import SSHWorker
+from skyward.process.exit_status import exit_text
 from skyward.providers.protocol import Access, ExecAccess, LocalAccess, RemoteAccess, SSHAccess
 from skyward.wire.transport.secrets import SECRETS_VARIABLE
 
@@ -200,7 +201,7 @@ class LocalWorker:
     async def exited(self) -> str:
         """Wait for its end, and return the reason."""
         status = await self._process.wait()
-        return f"its process was {_status(status)}" if status < 0 else f"its process ended with {_status(status)}"
+        return f"its process was {_status(status)}" if status < 0 else exit_text(status)
 
     async def answers(self) -> bool:
         """Return True: the machine is this one."""

@@ -396,6 +396,10 @@ class Compute(RightSide):
 
     def _group_name(self, group: str | None) -> str:
         """Return the name of a group, which may be left out for a pool that has one only."""
+        if group is not None and not isinstance(group, str):
+            raise SpecError(
+                f"group must be the name of a group, such as {next(iter(self._groups))!r}, but got {group!r}."
+            )
         if group is None and len(self._groups) > 1:
             raise SpecError(f"Pool {self.name!r} has several groups: name one, `group={next(iter(self._groups))!r}`.")
         if group is not None and group not in self._groups:
@@ -412,8 +416,8 @@ class Compute(RightSide):
         its nodes, tasks run on nodes of both specs. See "Rolling updates" in `docs/scaling.md`.
 
         Returns once the update has begun. If nodes of the changed spec cannot be launched, those of the earlier one
-        stay, and `decisions()` has the reason. Another update supersedes the one under way. An equal spec changes
-        nothing, and a notice says so.
+        stay, and `decisions()` has the reason. Another update supersedes the one under way. An equal spec, or
+        one that differs only in fields that the provider does not act on, changes nothing, and a notice says so.
 
         Args:
             group: name of the group; required if the pool has several.
@@ -429,17 +433,18 @@ class Compute(RightSide):
             PoolClosedError: the pool is not open.
 
         Example:
-            >>> pool.update(image=sky.Image(pip=["torch==2.8"]))
-            >>> pool.update(group="gpu", accelerator="H100")
+            >>> pool.update(image=sky.Image(env={"STAGE": "second"}))
         """
         name = self._group_name(group)
         pool = self._ready()
         specs = tuple(map(with_named_provider, updated(self._groups[name], fields, self._options.worker)))
 
         async def change() -> None:
-            await pool.update(name, specs)
-            self._groups = FrozenMap({**self._groups, name: specs})
+            if await pool.update(name, specs):
+                self._groups = FrozenMap({**self._groups, name: specs})
 
+        if self._console is not None:
+            self._console.show_here()  # notices of the update, also those that come later, belong to the caller's cell
         changing = background.run(change())
         try:
             changing.result()
@@ -724,7 +729,7 @@ class Compute(RightSide):
                 return wait_result(runs[0].future)
 
     def run_group(self, group: PendingFunctionGroup[Any]) -> Any:
-        """Run a group and return a tuple of results, or an iterator with `stream=True` (operator `>>`)."""
+        """Run a group and return a tuple of results, or an iterator for `gather(..., stream=True)` (operator `>>`)."""
         __tracebackhide__ = True
         runs: list[Run[Any]] = []
         with stopping(runs):

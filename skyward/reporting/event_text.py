@@ -125,7 +125,8 @@ def _of_node(event: events.NodeEvent) -> str:
         case events.NodeLost(reason=reason, replaced=replaced):
             return f"was lost: {reason}" + ("; replacing it" if replaced else "")
         case events.NodeFailed(phase=phase, reason=reason, replaced=replaced):
-            return f"failed in phase {phase!r}: {reason}" + ("; trying again" if replaced else "")
+            where = f" in phase {phase!r}" if phase else ""
+            return f"failed{where}: {reason}" + ("; trying again" if replaced else "")
         case events.NodeGivenUp(reason=reason):
             return f"was given up: {reason}"
         case events.NodeRemoved(reason=reason):

@@ -22,7 +22,7 @@ from math import ceil, exp, inf
 from statistics import fmean
 
 from skyward.formatting import count_text, joined
-from skyward.scaling.gaps import Gaps
+from skyward.scaling.gaps import Gaps, bucket_of
 from skyward.scaling.replacing import Consolidation
 from skyward.scaling.snapshot import Decision, Demand, Group, NodeLoad, Snapshot
 from skyward.scaling.snapshot.fitting import at_once, never
@@ -73,6 +73,7 @@ class _Offer:
         new: nodes to launch.
         for_gangs: those of them that waiting gangs lack.
         kept: booting nodes that waiting tasks use.
+        held: booting nodes that are to replace dearer ones.
     """
 
     group: Group
@@ -88,6 +89,7 @@ class _Offer:
     new: int = 0
     for_gangs: int = 0
     kept: float = 0.0
+    held: int = 0
 
     @property
     def window(self) -> float:
@@ -206,6 +208,7 @@ class Adaptive:
             settled=True,
             infeasible=never(snapshot),
             cancelled=cancelled,
+            replaced=change.replaced,
             look_in=look_in,
         )
 
@@ -299,12 +302,14 @@ class Adaptive:
             return [], ""
         has_tasks = bool(snapshot.has_waiting or snapshot.inflight or snapshot.pinned)
         most = inf if has_tasks else snapshot.idle_for  # clients use data on the nodes, too
-        idle = [replace(node, idle_for=min(node.idle_for, most)) for node in snapshot.idle if node.group in candidates]
+        idle = [node for node in snapshot.idle if node.group in candidates]
+        idle = [node if node.idle_for <= most else replace(node, idle_for=most) for node in idle]
         limits = self._limits(idle, offers, snapshot)
         going = [node for node in idle if node.idle_for >= limits[node.rank]]
         if needs_room and not going:
             going = [node for node in idle if node.rank][-sum(result.short.values()) :]
-        stays = [node for node in idle if node not in going] if len(going) < 100 else []
+        leaving = {node.rank for node in going}
+        stays = [node for node in idle if node.rank not in leaving]
         next_in = min((limits[node.rank] - node.idle_for for node in stays), default=inf)
         self._scan_at = snapshot.now + max(1.0, min(next_in, *(offers[n].boot / 8 for n in candidates)))
         active = sum(counts.active + counts.booting for counts in snapshot.counts.values())
@@ -359,13 +364,18 @@ class Adaptive:
         number = Counter(node.group for node in idle)
         busy = {name: counts.active - number[name] for name, counts in snapshot.counts.items()}
         limits: dict[int, float] = {}
+        usual = {name: _keep(offer, snapshot) for name, offer in offers.items()}
+        known: dict[tuple[str, int], float | None] = {}
         for node in idle:
             offer, name = offers[node.group], node.group
-            keep, level = _keep(offer, snapshot), busy[name] * offer.group.slots + 1
+            keep, level = usual[name], busy[name] * offer.group.slots + 1
             busy[name] += 1
             if offer.price > 0 and _given(offer.group, snapshot) is None:
-                best = self._gaps[name].best_keep(level, keep)
-                keep = keep if best is None else max(LEAST_KEEP, best + 1.0)
+                bucket = name, bucket_of(level)
+                if bucket not in known:
+                    known[bucket] = self._gaps[name].best_keep(level, keep)
+                if (best := known[bucket]) is not None:
+                    keep = max(LEAST_KEEP, best + 1.0)
             limits[node.rank] = keep
         return limits
 
@@ -377,7 +387,7 @@ class Adaptive:
     def _unneeded(self, offer: _Offer, snapshot: Snapshot) -> int:
         """Return the number of booting nodes that neither waiting nor, as far as expected, new tasks use in time."""
         counts, group = snapshot.counts[offer.group.name], offer.group
-        needed = ceil(offer.kept - 1e-9)
+        needed = ceil(offer.kept - 1e-9) + offer.held
         ahead = snapshot.capacity - snapshot.inflight
         keep = _keep(offer, snapshot)
         while needed < offer.coming and self._reached_in(ahead) <= PATIENCE * keep:
@@ -462,9 +472,8 @@ def _reserve(offers: dict[str, _Offer], gangs: GangPlan) -> None:
 def _hold(offers: dict[str, _Offer], consolidation: Consolidation, snapshot: Snapshot) -> None:
     """Let booting nodes that are to replace others boot on, but not count for waiting tasks: the others then leave."""
     for name, offer in offers.items():
-        held = consolidation.held(name, snapshot)
-        offer.booting = max(0.0, offer.booting - held)
-        offer.kept += held
+        offer.held = consolidation.held(name, snapshot)
+        offer.booting = max(0.0, offer.booting - offer.held)
 
 
 def _waiting(snapshot: Snapshot) -> list[_Waiting]:
@@ -634,7 +643,7 @@ def _reason(
         parts.append(busy)
     if changed and len(offers) > 1:  # the log shows only the sum over all groups
         to = joined(f"{count_text(count)}{of_group(name, snapshot)}" for name, count in changed.items())
-        parts.append(f"{to} {'is' if list(changed.values()) == [1] else 'are'} desired now")
+        parts.append(f"{to} {'is' if list(changed.values()) == [1] else 'are'} asked for")
     return "; ".join(parts)
 
 
@@ -660,10 +669,12 @@ def _work_text(
     tasks = f"{count:,} task" if count == 1 else f"{count:,} tasks"
     boot = min((offer.boot for offer in offers.values()), default=BOOT)
     if all(not each.known for each in waiting):
+        they_wait = "waits" if count == 1 else "wait"
+        if (pause := _pause(offers, snapshot)) is not None:
+            return f"{tasks} of unknown length {they_wait}, and no node can be launched {_until(pause)}"
         if launched:
             more = count_text(sum(launched.values()), "more node")
             return f"{tasks} of unknown length: {more}, until one has ended or run for a boot, {rough_text(boot)}"
-        they_wait = "waits" if count == 1 else "wait"
         return f"{tasks} of unknown length {they_wait} until one has ended or run for a boot, {rough_text(boot)}"
     known = [each for each in waiting if each.known]
     if unknown := count - sum(each.demand.count for each in known):
@@ -685,10 +696,29 @@ def _work_text(
         )
     booting = sum(counts.booting for counts in snapshot.counts.values())
     coming = f", and {count_text(booting)} {'boots' if booting == 1 else 'boot'}" if booting else ""
+    if result.short and (pause := _pause(offers, snapshot)) is not None:
+        return f"{what} {needed} {rough_text(work)} of slots; {there}, and no node can be launched {_until(pause)}"
     if result.short and booting == 0:
         return f"{what} {needed} {rough_text(work)} of slots; {there}, and no more nodes may be launched"
     one = "one node" if nodes <= 1 else f"{nodes} nodes"
     return f"{what} {needed} {rough_text(work / max(1, slots))} on {one}{coming}; a boot takes {rough_text(boot)}"
+
+
+def _pause(offers: Mapping[str, _Offer], snapshot: Snapshot) -> float | None:
+    """Return the seconds until a node can be launched, infinity if unknown; None if one can be now, or boots."""
+    if any(counts.booting > counts.unrequested for counts in snapshot.counts.values()):
+        return None
+    with_room = [offer for offer in offers.values() if snapshot.counts[offer.group.name].active < offer.group.max]
+    if any(offer.pause <= 0 and offer.group.can_launch for offer in with_room):
+        return None
+    if not with_room and all(offer.group.can_launch for offer in offers.values()):
+        return None  # the maximum is reached
+    return min((offer.pause for offer in with_room if offer.pause > 0), default=inf)
+
+
+def _until(pause: float) -> str:
+    """Return for how long no node can be launched, as the end of a sentence."""
+    return "now" if pause == inf else f"for the next {rough_text(pause)}"
 
 
 def _too_late(snapshot: Snapshot, waiting: Sequence[_Waiting], work: float, boot: float, wait: float) -> str:

@@ -10,6 +10,7 @@ Decides only, about one snapshot and the history of what was needed; `skyward.sc
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import nlargest
 from itertools import cycle, islice
 from math import ceil
 
@@ -29,6 +30,9 @@ BOOT = 60.0
 MOST_TASKS = 256
 """Tasks for which nodes are replaced at a time."""
 
+MOST_PRICES = 16
+"""Prices of nodes that are looked at, those by which the most is spent: each node of a spot market may have its own."""
+
 STREAM = 0.5
 """Part of the tasks at once that new tasks must explain for these to be a stream, which is expected to go on."""
 
@@ -45,7 +49,8 @@ class Replacement:
         costs: USD per hour of each of these, by group.
         lasts: seconds for which the work is expected to last.
         waits: True if that is known from waiting tasks.
-        payback: seconds within which the difference pays for the time in which both run.
+        overlap: seconds for which both run.
+        payback: seconds within which the difference pays for that, after it.
         saving: USD per hour that are saved, without nodes that would idle and go anyway.
     """
 
@@ -56,6 +61,7 @@ class Replacement:
     costs: Mapping[str, float] = field(default_factory=dict)
     lasts: float = 0.0
     waits: bool = False
+    overlap: float = 0.0
     payback: float = 0.0
     saving: float = 0.0
 
@@ -83,7 +89,7 @@ class Replacement:
             return f"{self.dear_text} {verb} not needed: {work}, and cheaper nodes have room for them"
         return (
             f"{self.dear_text} can be replaced by {self.cheap_text}: {work}, and the change pays back in "
-            f"{rough_text(self.payback)}"
+            f"{rough_text(self.overlap + self.payback)}, for the first {rough_text(self.overlap)} of which both run"
         )
 
 
@@ -115,14 +121,13 @@ def find_replacement(
     for node in snapshot.work:
         if node.rank and node.price > 0 and node.ends_in is not None and node.ends_in <= snapshot.consolidate_within:
             alike.setdefault((node.group, node.price), []).append(node)
+    able = {group.name: group for group in groups if group.name not in resting and group.name not in snapshot.retained}
+    spent = {(name, price): price * len(nodes) for (name, price), nodes in alike.items() if name in able}
     found: list[Replacement] = []
-    for group in groups:
-        if group.name in resting or group.name in snapshot.retained:
-            continue
-        for (name, price), nodes in alike.items():
-            if name == group.name:
-                sizes = range(1, len(nodes) + 1) if name in failed else _halved(len(nodes))
-                found += _of_nodes(group, price, nodes, sizes, offers, snapshot, history)
+    for name, price in nlargest(MOST_PRICES, spent, key=spent.__getitem__):
+        nodes = alike[name, price]
+        sizes = range(1, len(nodes) + 1) if name in failed else _halved(len(nodes))
+        found += _of_nodes(able[name], price, nodes, sizes, offers, snapshot, history)
     return max(found, key=lambda each: each.saving, default=None)
 
 
@@ -210,7 +215,7 @@ def _of_these(
     if payback > snapshot.consolidate_within or work < least:
         return None
     ranks = tuple(node.rank for node in victims)
-    return Replacement(group.name, ranks, price, launch, costs, work, waits, payback, saving)
+    return Replacement(group.name, ranks, price, launch, costs, work, waits, both, payback, saving)
 
 
 def _boot(group: str, snapshot: Snapshot) -> float:

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-__all__ = ["Gaps"]
+__all__ = ["Gaps", "bucket_of"]
 
 REMEMBERED = 16
 """Latest gaps of each level from which the time is found."""
@@ -22,12 +22,14 @@ ENOUGH = 2
 """Gaps of a level from which they tell more than a guess."""
 
 
+def bucket_of(level: int) -> int:
+    """Return the bucket of a level of load. Levels are put together by powers of two: 1, 2 to 3, 4 to 7, and so on."""
+    return level.bit_length()
+
+
 @dataclass(slots=True)
 class Gaps:
-    """Gaps of one group of nodes, by the level of its load.
-
-    Levels are put together by powers of two: 1, 2 to 3, 4 to 7, and so on.
-    """
+    """Gaps of one group of nodes, by the bucket of the level of its load."""
 
     _load: int = 0
     _since: list[tuple[float, int]] = field(default_factory=list)
@@ -49,9 +51,9 @@ class Gaps:
         while load > self._load:
             level, rise = self._load + 1, load - self._load
             since, count = self._since.pop() if self._since else (None, rise)
-            taken = min(count, rise, (1 << level.bit_length()) - level)  # those of one bucket
+            taken = min(count, rise, (1 << bucket_of(level)) - level)  # those of one bucket
             if since is not None:
-                self._gaps.setdefault(level.bit_length(), deque(maxlen=REMEMBERED)).append((now - since, taken))
+                self._gaps.setdefault(bucket_of(level), deque(maxlen=REMEMBERED)).append((now - since, taken))
                 if count > taken:
                     self._since.append((since, count - taken))
             self._load += taken
@@ -66,7 +68,7 @@ class Gaps:
         Returns:
             None while too few gaps are known.
         """
-        gaps = self._gaps.get(level.bit_length(), ())
+        gaps = self._gaps.get(bucket_of(level), ())
         if len(gaps) < ENOUGH:
             return None
         return min((0.0, *(gap for gap, _ in gaps if gap <= cost)), key=lambda keep: _regret(gaps, keep, cost))

@@ -1,9 +1,9 @@
 """Carries out replacements of dear nodes by cheaper ones, one at a time, over many snapshots.
 
-First the cheaper nodes are launched. Once they are active, and not before, the dear ones are named to go: they get no
-new task, and leave when their tasks have ended. Until then the cheaper ones may idle: the next tasks come to them. If
-fewer of the cheaper nodes come than were asked for, fewer of the others go; if none comes, or a node costs more than
-was expected, all stay, and the group rests for a while.
+First the cheaper nodes are launched. Once they are active, and not before, the dear ones are named to go, without a
+cooldown: they get no new task, and leave when their tasks have ended. Until then the cheaper ones may idle: the next
+tasks come to them. If fewer of the cheaper nodes come than were asked for, fewer of the others go; if none comes, or a
+node costs more than was expected, all stay, and the group rests for a while.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ LEAST_PATIENCE = 60.0
 """Seconds that they have at least."""
 
 LEAVE_WITHIN = 600.0
-"""Seconds within which the nodes must be told to go, while other changes keep the autoscaler in its cooldown."""
+"""Seconds within which the nodes must be told to go, while the autoscaler holds that back."""
 
 REST = 300.0
 """Seconds for which the nodes of a group are not replaced after a replacement has failed; doubled each time."""
@@ -39,12 +39,14 @@ class ConsolidatedDecision:
 
     Attributes:
         look_in: seconds after which to look whether the launched nodes come; infinity for no such time.
+        replaced: by group, nodes to remove whose replacements are active.
     """
 
     desired: Mapping[str, int]
     victims: tuple[int, ...]
     reason: str = ""
     look_in: float = inf
+    replaced: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +141,12 @@ class Consolidation:
             return ConsolidatedDecision(desired, victims)
         least = next(each.min for each in snapshot.groups if each.name == group)
         after[group] = min(after[group], max(least, pending.goal))
-        return ConsolidatedDecision(after, (*pending.plan.victims, *victims), reason or _leave_text(pending.plan))
+        return ConsolidatedDecision(
+            after,
+            (*pending.plan.victims, *victims),
+            reason or _leave_text(pending.plan),
+            replaced={group: len(pending.plan.victims)} if pending.plan.launch else {},
+        )
 
     def _is_due(self, snapshot: Snapshot) -> bool:
         """Return whether to look for a replacement: it is time, and dearer nodes than others now may be there."""

@@ -2,13 +2,15 @@
 
 Tasks go to the fullest nodes, but while these are full for a moment, they go to the others, which never idle then. So
 when the free slots of a group have been as many as those of a node for as long as a boot takes, the node with the
-fewest tasks gets no more. Its tasks run to their end, and if others wait before that, it takes them again at once.
+fewest tasks gets no more, provided that the others could run these tasks, with the resources that they need. Its tasks
+run to their end, and if others wait before that, it takes them again at once.
 """
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from skyward.scaling.snapshot import NodeLoad, Snapshot
+from skyward.scaling.snapshot import Group, NodeLoad, Snapshot
+from skyward.scaling.snapshot.gang_placement import Seats, place_gang
 
 __all__ = ["Surplus"]
 
@@ -48,6 +50,24 @@ class Surplus:
             nodes = [node for node in snapshot.nodes if node.group == name and node.stage == "active"]
             nodes = [node for node in nodes if node.busy and node.rank]
             if nodes:
-                del self._since[name]
-                return min(nodes, key=lambda node: (node.busy, -node.rank))
+                emptiest = min(nodes, key=lambda node: (node.busy, -node.rank))
+                if _fits_on_others(emptiest, group, snapshot):
+                    del self._since[name]
+                    return emptiest
+                self._since[name] = snapshot.now
         return None
+
+
+def _fits_on_others(node: NodeLoad, group: Group, snapshot: Snapshot) -> bool:
+    """Return whether the busy nodes of a group could run the tasks of one of them, too."""
+    work = next((each for each in snapshot.work if each.rank == node.rank), None)
+    if work is None:
+        return False
+    others = (
+        each
+        for each in snapshot.nodes
+        if each.group == group.name and each.stage == "active" and each.busy and each.rank != node.rank
+    )
+    seats = [Seats(group.slots - each.busy, each.free, group.capabilities) for each in others]
+    tasks = [needs for needs, number in work.shapes.items() for _ in range(number)]
+    return place_gang(seats, tasks, "pack") is not None

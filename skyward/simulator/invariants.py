@@ -74,7 +74,7 @@ class Invariants:
         self._reclaimed: set[int] = set()
         self._requested: dict[int, MachineSource] = {}
         self._resting: dict[MachineSource, tuple[float, str]] = {}
-        self._denied: set[tuple[str, int]] = set()
+        self._denied: set[tuple[str, int, str]] = set()
 
     def stepped(self, runner: "Simulation", message: PlaneMessage, effects: list[PlaneEffect]) -> None:
         """Check a step before its effects are executed."""
@@ -264,7 +264,7 @@ class Invariants:
             case machines.Refused(numbers, _, kind, retry_after):
                 for source in {self._requested[number] for number in numbers if number in self._requested}:
                     if kind == "denied":
-                        self._denied.add((source.provider, source.position))
+                        self._denied.add((source.provider, source.position, source.group))
                     pauses = {"capacity": runner.plane.settings.limits.no_capacity, "quota": QUOTA_PAUSE}
                     pauses |= {"rate": retry_after or 0.0, "impossible": inf}
                     until = now + pauses.get(kind, 0.0)
@@ -280,7 +280,7 @@ class Invariants:
                 case machines.Launch(_, source, numbers):
                     self._requested.update(dict.fromkeys(numbers, source))
                     until, why = self._resting.get(source, (0.0, ""))
-                    if (source.provider, source.position) in self._denied:
+                    if (source.provider, source.position, source.group) in self._denied:
                         yield "refused requests rest", f"{source} is asked, which denied a request"
                     if now < until - _FINE:
                         yield "refused requests rest", f"{source} is asked {until - now:.1f} s early, after {why!r}"
@@ -291,11 +291,15 @@ class Invariants:
         self, runner: "Simulation", message: PlaneMessage, effects: list[PlaneEffect]
     ) -> Iterator[tuple[str, str]]:
         plane = runner.plane
-        all_go = runner.closing or plane.budget_exhausted or not any(plane.desired.values())
+        is_ending = runner.closing or plane.budget_exhausted
+        all_go = is_ending or not any(plane.desired.values())
         first = runner.at_rank.get(0)
         head = None if first is None else first.machine
         for effect in effects:
             match effect:
+                case Decided(event=event) if not event.held_back:
+                    # the first nodes for what waits may be launched in the same step
+                    all_go = is_ending or not any(event.after.values())
                 case machines.Activate(number, 0):
                     head = number
                     self._drained_heads.discard(number)

@@ -10,6 +10,8 @@ __all__ = ["unused_options"]
 
 _DEFAULTS = Options()
 
+_OF_ADAPTIVE = "target_wait", "waiting_cost", "consolidate_within"
+
 
 def unused_options(options: Options, nodes: Iterable[Nodes]) -> str:
     """Return a sentence on the options that only `adaptive` reads, if the pool does not scale or has another policy.
@@ -20,7 +22,7 @@ def unused_options(options: Options, nodes: Iterable[Nodes]) -> str:
     Args:
         nodes: the numbers of nodes of the groups.
     """
-    given = [name for name in ("target_wait", "waiting_cost") if getattr(options, name) != getattr(_DEFAULTS, name)]
+    given = [name for name in _OF_ADAPTIVE if getattr(options, name) != getattr(_DEFAULTS, name)]
     if not given:
         return ""
     have = f"{joined(given)} {'has' if len(given) == 1 else 'have'} no effect"

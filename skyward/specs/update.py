@@ -41,6 +41,9 @@ _FIXED = {
     "idle_timeout": "idle_timeout belongs to the policy, and cannot change on an open pool: open another one.",
     "worker": "the slots of its nodes, `worker=`, cannot change on an open pool: open another one.",
     "concurrency": "the slots of its nodes, `worker=`, cannot change on an open pool: open another one.",
+    "policy": "the scaling policy cannot change on an open pool: open another one.",
+    "max_nodes": "bounds change with `pool.resize((2, 8))`; max_nodes cannot change on an open pool: open another one.",
+    "name": "the name of an open pool cannot change: open another one.",
     "budget": "the budget is not part of an update: use `pool.set_budget(budget)`.",
     "env": "variables belong to the image: write `image=sky.Image(env={'NAME': 'value'})`.",
     "pip": "packages belong to the image: write `image=sky.Image(pip=['numpy'])`.",
@@ -61,6 +64,11 @@ def updated(specs: Sequence[Spec], fields: Mapping[str, Any], worker: Worker) ->
             raise SpecError(f"pool.update got {name!r}: {_FIXED[name]}")
         if name not in UpdateFields.__optional_keys__:
             raise SpecError(f"pool.update has no argument {name!r}; {closest(name, UpdateFields.__optional_keys__)}")
+    if isinstance(fields.get("provider"), list | tuple):
+        raise SpecError(
+            "pool.update takes one provider, which all nodes are launched with: alternatives cannot be added to an "
+            "open pool. Write `provider=sky.AWS()`, or open another pool with a list."
+        )
     found: list[Spec] = []
     for spec in specs:
         if spec.plugins and "accelerator" in fields:
@@ -87,13 +95,14 @@ def changed_fields(before: Sequence[Spec], after: Sequence[Spec]) -> tuple[str, 
 
 @dataclass
 class SpecHistory:
-    """The specs that a group has had while its pool is open.
+    """The specs that a group has had, or was to have, while its pool is open.
 
     Each spec has a position of its own, which tells the machines of different specs apart. Specs that the group had
-    before get the positions that they had, so that their nodes are not outdated when they are taken again.
+    before get the positions that they had, so that their nodes are not outdated when they are taken again. Specs of an
+    update that failed keep theirs, so that what was found for them is never taken for what belongs to others.
 
     Attributes:
-        specs: the specs by the position of the first of them.
+        specs: the specs by the position of the first of them, with those of updates that failed.
         first: position of the first of the present specs.
     """
 
@@ -106,9 +115,13 @@ class SpecHistory:
         return self.specs[self.first]
 
     def position_of(self, specs: tuple[Spec, ...]) -> int:
-        """Return the position of the first of these specs, which may be new ones."""
-        known = (first for first, each in self.specs.items() if each == specs)
-        return next(known, max(first + len(each) for first, each in self.specs.items()))
+        """Return the position of the first of these specs; new ones get the next free positions."""
+        for first, each in self.specs.items():
+            if each == specs:
+                return first
+        first = max(first + len(each) for first, each in self.specs.items())
+        self.specs[first] = specs
+        return first
 
     def take(self, specs: tuple[Spec, ...]) -> None:
         """Make these the present specs."""

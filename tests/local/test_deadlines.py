@@ -1,5 +1,6 @@
 """Deadlines are enforced when C code holds the GIL of a node, which then can neither stop the task nor report it."""
 
+import contextlib
 import ctypes
 import re
 import time
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import skyward as sky
+from skyward import events
 from tests.local import tasks
 from tests.waiting import wait_for
 
@@ -161,3 +163,26 @@ def test_timeout_of_a_group_includes_the_time_in_the_queue(tmp_path: Path) -> No
             (waiting > pool).result(25)
         assert tasks.add(1, 2) >> pool == 3
         assert not (tmp_path / "never").exists()
+
+
+def test_node_ended_for_a_task_that_did_not_stop_says_so_and_so_do_its_kept_values() -> None:
+    @sky.function
+    def keeps() -> sky.Kept[list[int]]:
+        return sky.keep([1], "numbers")
+
+    @sky.function
+    def goes_on() -> None:
+        while True:
+            with contextlib.suppress(BaseException):
+                time.sleep(600)
+
+    why = "Skyward ended its process, since a task on it did not stop"
+    with sky.Compute(nodes=1, worker=sky.Worker(executor="thread")) as pool, pool.events(events.NodeLost) as lost:
+        kept = pool.start(keeps()).future.result(30)
+        with pytest.raises(sky.TaskTimeoutError):
+            (goes_on().with_timeout(0.5) > pool).result(60)
+        event = lost.get(60)
+        assert isinstance(event, events.NodeLost)
+        assert event.reason == why
+        with pytest.raises(sky.KeptLostError, match=f"node 0 is gone: {why}"):
+            kept.fetch()

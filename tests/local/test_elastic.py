@@ -253,7 +253,7 @@ def test_spent_budget_ends_the_pool_and_its_queued_tasks(gate: Path) -> None:
         assert running.result() == 0
         empty = until(pool, lambda now: now.nodes == ())
         assert budget - 60.0 <= empty.spent <= budget
-        assert f"the budget of ${budget:.2f} is almost used up" in pool.decisions()[-1].reason
+        assert f"the rest of the budget of ${budget:.2f} is needed to drain the nodes" in pool.decisions()[-1].reason
         assert empty.budget_exhausted
         pool.set_budget(None)
         assert rank() >> pool == 0
@@ -269,6 +269,25 @@ def test_failed_launches_are_retried() -> None:
     flaky = sky.Local(fail_rate=0.5, seed=3)
     with Compute(provider=flaky, nodes=4, provision_retry_delay=0.05, max_provision_attempts=20) as pool:
         assert active(pool.snapshot()) == 4
+
+
+@pytest.mark.parametrize("policy", ["adaptive", "vanilla"])
+def test_group_whose_machines_fail_does_not_hold_back_another_of_the_same_provider(policy: str) -> None:
+    """Both groups have local nodes; the failures of one say nothing about the other."""
+    groups = {
+        "cheap": sky.Spec(provider=sky.Local(hourly_price=1.0, fail_rate=1.0), resources={"X": 1}, nodes=(0, 2)),
+        "dear": sky.Spec(provider=sky.Local(hourly_price=9.0), resources={"X": 1}, nodes=(0, 2)),
+    }
+    with sky.Compute(
+        groups=groups,
+        policy=policy,
+        provision_retry_delay=0.1,
+        max_provision_attempts=1,
+        autoscale_cooldown=1,
+        max_nodes=2,
+    ) as pool:
+        assert [(rank() > pool).result(timeout=60) for _ in range(2)] == [0, 0]
+        assert {node.group for node in pool.snapshot().nodes} == {"dear"}
 
 
 def test_repeatedly_failed_launches_end_the_opening_with_the_reason() -> None:

@@ -149,3 +149,18 @@ def test_saved_line_of_a_background_cell_shows_its_outcome(tmp_path: Path) -> No
         "Cell 1 in the background on pool 'default': failed.",
         "Cell 2 in the background on pool 'default': done, 2 elements.",
     ]
+
+
+def test_notices_of_an_update_are_shown_in_the_cell_of_the_update() -> None:
+    notebook = run_notebook(
+        "import skyward as sky\npool = sky.Compute(nodes=1).open()",
+        "pool.update(image=sky.Image())",
+        "pool.update(provider=sky.Local(fail_rate=1.0, seed=1))\n"
+        "import time\n"
+        "while not pool.decisions()[-1].reason.count('stays for now'):\n"
+        "    time.sleep(0.01)\n"
+        "pool.close()",
+    )
+    equal, failed = ("".join(each.get("text", "") for each in cell.outputs) for cell in notebook.cells[-2:])
+    assert "has this spec already" in equal
+    assert "node 0 failed in phase 'requested': simulated failure" in failed

@@ -1,5 +1,6 @@
 """Rolling updates of real pools: nodes of an earlier spec are replaced one by one."""
 
+import dataclasses
 import subprocess
 import sys
 import threading
@@ -38,6 +39,14 @@ def version() -> str:
 
 
 @sky.function
+def edited() -> int:
+    import edited_module  # type: ignore[import-not-found]
+
+    value: int = edited_module.X
+    return value
+
+
+@sky.function
 def held(gate: str, runs: str) -> str:
     """Run until the gate exists; return the version of the node, and leave a line for each run in a file."""
     import os
@@ -49,6 +58,15 @@ def held(gate: str, runs: str) -> str:
     while not Path(gate).exists():
         time.sleep(0.01)
     return os.environ["VERSION"]
+
+
+@sky.function(resources={"A100": 1})
+def held_on_a100(gate: str) -> None:
+    import time
+    from pathlib import Path
+
+    while not Path(gate).exists():
+        time.sleep(0.01)
 
 
 @sky.function
@@ -206,6 +224,34 @@ def test_equal_spec_changes_nothing_and_says_so() -> None:
     assert any("group 'default' has this spec already, so its nodes are not replaced" in text for text in said)
 
 
+def test_notice_of_an_equal_spec_says_how_to_ship_edited_files(tmp_path: Path) -> None:
+    (tmp_path / "edited_module.py").write_text("X = 1\n")
+    image = sky.Image(includes=[str(tmp_path / "edited_module.py")])
+    with sky.Compute(nodes=(1, 2), policy="no", image=image) as pool:
+        assert (edited() >> pool) == 1
+        (tmp_path / "edited_module.py").write_text("X = 2\n")
+        notes = pool.events(events.PoolNote)
+        pool.update(image=image)
+        assert (edited() >> pool) == 1
+        pool.update(image=dataclasses.replace(image, env={"CODE": "2"}))
+        wait_until(pool, is_updated, "the node to be replaced")
+        assert (edited() >> pool) == 2
+    said = [note.text for note in notes if isinstance(note, events.PoolNote)]
+    assert any("compared by their paths, not by their content" in text for text in said)
+
+
+def test_fields_that_the_provider_does_not_act_on_replace_no_node() -> None:
+    with sky.Compute(nodes=1, image=OLD) as pool:
+        notes = pool.events(events.PoolNote)
+        machine = pool.snapshot().nodes[0].machine
+        pool.update(region="mars", architecture="arm64")
+        assert pool.spec.region is None
+        assert (version() >> pool) == "old"
+        assert [(node.machine, node.outdated) for node in pool.snapshot().nodes] == [(machine, False)]
+    said = [note.text for note in notes if isinstance(note, events.PoolNote)]
+    assert any("its provider does not act on architecture and region" in text for text in said)
+
+
 def test_nodes_stay_if_the_machines_of_the_new_spec_do_not_start() -> None:
     with sky.Compute(nodes=(1, 2), policy="no", image=OLD, provision_retry_delay=0.01) as pool:
         pool.update(provider=sky.Local(fail_rate=1.0, seed=1))
@@ -221,6 +267,7 @@ def test_single_node_comes_back_if_its_successor_does_not_start() -> None:
         pool.update(provider=sky.Local(fail_rate=1.0, seed=1), image=NEW)
         wait_for(lambda: "stays for now" in reasons(pool)[-1], "the reason")
         assert "takes the place of the one that made room, and the update ends" in reasons(pool)[-2]
+        assert "stays for now: the update has ended, because no node of the present spec could" in reasons(pool)[-1]
         assert (version() >> pool) == "old"
         pool.update(provider=None)
         assert wait_for_new(pool)
@@ -247,6 +294,42 @@ def test_failed_preparation_changes_nothing(tmp_path: Path) -> None:
         assert not any(node.outdated for node in pool.snapshot().nodes)
         assert (version() >> pool) == "old"
     assert cloud.left == []
+
+
+def test_nodes_are_never_of_a_spec_that_was_refused(gate: Path) -> None:
+    newest = sky.Image(env={"VERSION": "newest"})
+    with sky.Compute(nodes=(1, 2), policy="no", image=OLD, accelerator="A100") as pool:
+        running = held_on_a100(str(gate)) > pool
+        wait_until(pool, lambda now: now.running == 1, "the task to run")
+        with pytest.raises(sky.UsageError, match="tasks that have not ended need 1 A100"):
+            pool.update(accelerator="H100", image=NEW)
+        gate.touch()
+        running.result()
+        pool.update(accelerator="H100", image=newest)
+        wait_until(pool, is_updated, "the node to be replaced")
+        assert set(version() @ pool) == {"newest"}
+
+
+def test_update_after_an_interrupted_one_launches_nothing_from_its_spec(tmp_path: Path) -> None:
+    refused = FakeCloud(str(tmp_path / "refused"))
+    Path(refused.directory).mkdir()
+    with sky.Compute(nodes=(1, 2), policy="no", image=OLD) as pool:
+        refused.fail("after prepare")
+        with pytest.raises(sky.ProvisioningError, match="could not be updated"):
+            pool.update(provider=refused, image=sky.Image(env={"VERSION": "refused"}))
+        is_held = refused.hold("before prepare")
+        main = threading.main_thread().ident
+        assert main is not None
+        interrupter = threading.Thread(target=interrupt, args=(is_held, main))
+        interrupter.start()
+        with pytest.raises(KeyboardInterrupt):
+            pool.update(provider=refused, image=sky.Image(env={"VERSION": "refused"}))
+        interrupter.join()
+        refused.release("before prepare")
+        pool.update(image=NEW)
+        assert wait_for_new(pool)
+        assert {node.kind.split()[0] for node in pool.snapshot().nodes} == {"local"}
+    assert refused.left == []
 
 
 def test_close_ends_an_update_that_is_prepared(tmp_path: Path) -> None:
@@ -287,7 +370,12 @@ def test_accelerators_change_once_no_task_needs_the_earlier_ones(gate: Path, tmp
         ({"pip": ["numpy"]}, r"write `image=sky\.Image\(pip="),
         ({"imag": OLD}, "did you mean 'image'"),
         ({"image": OLD, "group": "gpu"}, "has no group 'gpu'"),
+        ({"image": OLD, "group": 3}, "group must be the name of a group, such as 'default', but got 3"),
         ({"vcpus": -1}, "vcpus must be"),
+        ({"policy": "no"}, "scaling policy cannot change"),
+        ({"max_nodes": 3}, r"change with `pool\.resize\(\(2, 8\)\)`"),
+        ({"name": "other"}, "name of an open pool cannot change"),
+        ({"provider": [sky.Local(), sky.Local()]}, "takes one provider"),
     ],
 )
 def test_fields_that_cannot_change_are_refused(pool: sky.Compute, fields: Any, message: str) -> None:

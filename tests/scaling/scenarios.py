@@ -234,9 +234,7 @@ def stream_of(seed: int) -> Scenario:
         work=tuple(sorted(work, key=lambda task: task.at)),
         groups=groups,
         policy="adaptive",
-        faults=random.choice(
-            [Faults(explained=1.0), replace(usual.faults, denials=0.0, boot_failures=0.0, explained=1.0)]
-        ),
+        faults=random.choice([Faults(explained=1.0), replace(usual.faults, denials=0.0, explained=1.0)]),
         sources=random.choice([1, 2]),
         markup=3.0,
         existing=0,

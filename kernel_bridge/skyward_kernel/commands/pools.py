@@ -47,7 +47,7 @@ def check_new_name(context: Context, name: str) -> None:
 def up(
     context: Context, *, pool: str | None = None, options: Mapping[str, Any] | None = None, quiet: bool = False
 ) -> Outcome:
-    """Open a pool and return it. A notebook may name an open pool, also to raise its budget; the form is for new ones.
+    """Open a pool and return it. A notebook may name an open pool, also to set its budget; the form is for new ones.
 
     Raises:
         UsageError: the name is invalid, or taken.

@@ -17,11 +17,11 @@ from skyward.control.act.bill import bill_notice
 from skyward.control.act.driver import Timer, boot_limit, plane_of, price_warning
 from skyward.control.act.event_publisher import FAILURES, EventPublisher
 from skyward.control.act.machines.guarded import ProviderCallError
-from skyward.control.act.machines.offers import isolated_providers
+from skyward.control.act.machines.offers import isolated_providers, provider_config
 from skyward.control.act.machines.warm import warm_notice
 from skyward.control.act.nodes.cluster import ClusterManager
 from skyward.control.act.nodes.fleet import Fleet, WarmTerms
-from skyward.control.act.nodes.launching import launchers_of
+from skyward.control.act.nodes.launching import LauncherUpdate, launchers_of
 from skyward.control.act.nodes.node import Node
 from skyward.control.act.pool_tasks import PoolTasks
 from skyward.control.act.report import task_history, view
@@ -48,6 +48,7 @@ from skyward.journal import ClusterEntry, PoolRecord, SizeEntry
 from skyward.journal.costs import summed
 from skyward.process.background_tasks import BackgroundTasks
 from skyward.process.lifespan import Lifespan, Say
+from skyward.providers.protocol import acts_on
 from skyward.scaling.snapshot import Demand
 from skyward.specs import Nodes, Options, Spec
 from skyward.specs.plugin_order import processes, required
@@ -71,6 +72,9 @@ _SIZE_EFFECTS = frozenset({
     plane.Decided, machine_messages.Drain, machine_messages.Activate, machine_messages.NodeGone,
 })  # fmt: skip  # one name a line says no more
 """Effects of messages that may have changed the size of the pool, or the nodes that drain."""
+
+_OF_MACHINES_ONLY = frozenset({"architecture", "disk_gb", "region", "volumes"})
+"""Fields of a spec that only its provider uses; tasks cannot ask for them."""
 
 _logger = logging.getLogger(__name__)
 
@@ -565,8 +569,10 @@ class Pool:
         self.tell(plane.Resize({name: (wanted.min, wanted.ceiling)}, nodes))
         return ""
 
-    async def update(self, name: str, specs: tuple[Spec, ...]) -> None:
+    async def update(self, name: str, specs: tuple[Spec, ...]) -> bool:
         """Launch the nodes of a group from other specs, and replace those of earlier ones, one by one.
+
+        Return False if the specs mean the same for the provider, so that nothing changes and a notice says so.
 
         Raises:
             UsageError: it is refused; nothing changes.
@@ -576,8 +582,14 @@ class Pool:
             history, launcher = self._specs[name], self._launchers[name]
             fields = changed_fields(history.present, specs)
             if not fields:
-                self.note(f"group {name!r} has this spec already, so its nodes are not replaced.")
-                return
+                self.note(f"group {name!r} has this spec already, so its nodes are not replaced.{_of_includes(specs)}")
+                return False
+            if _ignored_by_provider(fields, specs):
+                self.note(
+                    f"group {name!r} is not updated: its provider does not act on {joined(fields)}, so its nodes would "
+                    "be the same."
+                )
+                return False
             isolated = isolated_providers({name: specs})
             if isolated and (self.clustering is not None or self.together is not None):
                 raise UsageError(
@@ -585,6 +597,8 @@ class Pool:
                     f"{joined(map(repr, isolated))} do not reach each other. Open another pool."
                 )
             first = history.position_of(specs)
+            self._record.set_specs(name, first, specs)
+            self._record.set_specs(name, history.first, history.present)
             try:
                 prepared = await self._background.spawn(launcher.prepare_update(specs, first))
             except ProviderCallError as error:
@@ -593,14 +607,12 @@ class Pool:
                 if self.state == "ready":
                     raise
                 raise PoolClosedError(f"Pool {self.name!r} was closed before it was updated.") from None
-            reason = self.control.refuses_update(prepared.group)
-            if prepared.unpriced and self.control.ledger.budget is not None:
-                places = ", ".join(map(str, prepared.unpriced[:3]))
-                reason = f"it has a budget, and the price of its nodes at {places} is not known"
-            if reason:
-                raise UsageError(f"Pool {self.name!r} cannot be updated: {reason}.")
-            self._record.set_specs(name, history.first, history.present)
-            self._record.set_specs(name, first, specs)
+            try:
+                self._check_update(prepared)
+                self._record.set_specs(name, first, specs)
+            except BaseException:
+                prepared.discard()
+                raise
             history.take(specs)
             prepared.apply()
             sources, positions = launcher.sources, launcher.positions
@@ -611,6 +623,20 @@ class Pool:
             for notice in launcher.notes:
                 self._bus.emit(events.PoolNote, notice)
             self._warn_of_price()
+            return True
+
+    def _check_update(self, prepared: LauncherUpdate) -> None:
+        """Check that nodes of other specs can do what the pool has to do, and that the budget can be enforced.
+
+        Raises:
+            UsageError: the update is refused.
+        """
+        reason = self.control.refuses_update(prepared.group, _now())
+        if prepared.unpriced and self.control.ledger.budget is not None:
+            places = ", ".join(map(str, prepared.unpriced[:3]))
+            reason = f"it has a budget, and the price of its nodes at {places} is not known"
+        if reason:
+            raise UsageError(f"Pool {self.name!r} cannot be updated: {reason}.")
 
     @property
     def bounds(self) -> dict[str, tuple[int, int]]:
@@ -691,6 +717,22 @@ def _together(groups: Mapping[str, Sequence[Spec]]) -> tasks.Together | None:
     procs = processes(spec)
     terms = required(spec.plugins)
     return tasks.Together(procs, terms.restarts, terms.meeting_timeout) if procs else None
+
+
+def _of_includes(specs: Sequence[Spec]) -> str:
+    """Return how to ship edited files to nodes of an equal spec; empty if it includes none."""
+    if not any(spec.image.includes for spec in specs):
+        return ""
+    return (
+        " The files of `includes` are compared by their paths, not by their content: to copy edited ones to new nodes, "
+        "give the image another variable, such as `env={'CODE': '2'}`."
+    )
+
+
+def _ignored_by_provider(fields: Sequence[str], specs: Sequence[Spec]) -> bool:
+    """Return whether only fields change that have no effect on machines and nodes, because no provider acts on them."""
+    acted_on = {field for spec in specs for field in acts_on(provider_config(spec)).fields}
+    return _OF_MACHINES_ONLY.difference(acted_on).issuperset(fields)
 
 
 def _why_standalone(isolated: Sequence[str], options: Options) -> str:

@@ -3,7 +3,8 @@
 The policy's request is clamped to the bounds of the groups, the pool and the budget, and is at least the floor set with
 `request_resources`. Scaling up is immediate. Scaling down waits until nothing has changed for the cooldown and the
 policy has requested fewer nodes all that time; the highest of those requests is used. A request that is based on an
-idle time waits only until nothing has been added for the cooldown. Nodes that keep values for later tasks stay.
+idle time waits only until nothing has been added for the cooldown. Booting nodes that are given up, and nodes whose
+replacements are active, go at once. Nodes that keep values for later tasks stay.
 
 Source: spec/ "Provision controllers".
 """
@@ -141,9 +142,9 @@ class Autoscaler:
         wanted, notes = _within_bounds(decision, snapshot, limits)
         self.due_at = self._end_of_cooldown()
         self.look_at = None if decision.look_in is None else now + decision.look_in
+        at_once = {name: decision.cancelled.get(name, 0) + decision.replaced.get(name, 0) for name in before}
         after = {
-            name: self._step(name, before[name], wanted[name], decision.settled, now, decision.cancelled.get(name, 0))
-            for name in before
+            name: self._step(name, before[name], wanted[name], decision.settled, now, at_once[name]) for name in before
         }
         if any(after[name] > before[name] for name in after):
             for name, each in limits.blocked.items():
@@ -165,17 +166,17 @@ class Autoscaler:
         """Return when the cooldown ends, for a policy that is asked when there is a reason to, and not at intervals."""
         return self._acted_at + self.cooldown if self.state == "cooling" and self.policy.interval is None else None
 
-    def _step(self, group: str, before: int, wanted: int, settled: bool, now: float, cancelled: int) -> int:
+    def _step(self, group: str, before: int, wanted: int, settled: bool, now: float, at_once: int) -> int:
         """Return the desired nodes of one group: more at once, fewer only after the cooldown.
 
         Args:
-            cancelled: booting nodes that the policy gives up, which go at once.
+            at_once: nodes that go without the cooldown: booting ones that are given up, and replaced ones.
         """
         if wanted >= before:
             self._fewer_since.pop(group, None)
             self._most_wanted.pop(group, None)
             return wanted
-        before = max(wanted, before - cancelled)
+        before = max(wanted, before - at_once)
         since = self._fewer_since.setdefault(group, now)
         most = self._most_wanted[group] = max(wanted, self._most_wanted.get(group, wanted))
         earliest = self._grew_at + self.cooldown

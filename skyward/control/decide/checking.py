@@ -43,6 +43,7 @@ def checked(given: object, snapshot: Snapshot) -> Decision:
         _infeasible(given.infeasible),
         look_in=_look_in(given.look_in),
         cancelled=_nodes(given.cancelled, "cancelled", snapshot),
+        replaced=_nodes(given.replaced, "replaced", snapshot),
     )
 
 

@@ -217,7 +217,7 @@ class ControlPlane:
         if self.updates and not self.budget_exhausted:
             self._take(self.updates.fallbacks(now), now, effects)
         self._check_readiness(message, now, effects)
-        if self.updates and self._moves_updates(message):
+        if self.updates and self._moves_updates(message, effects):
             self._advance_updates(now, effects)
         if self._uses:
             self._end_uses(effects, now)
@@ -311,10 +311,6 @@ class ControlPlane:
         """True if the policy may launch the first node of a pool that has none."""
         return self._may_adapt and self.head is None
 
-    def _wakeable(self) -> list[Needs]:
-        """Return the waiting shapes that a group could hold, if the policy may launch nodes at all."""
-        return self._first_nodes.possible() if self._may_wake else []
-
     def _wake_for_gangs(self, reason: str, now: float, effects: list[PlaneEffect]) -> bool:
         """Launch the nodes that the waiting gangs need, for a pool that has none; return whether it does."""
         after = self._first_nodes.for_gangs(self.snapshot(now))
@@ -352,6 +348,8 @@ class ControlPlane:
 
     def _reconcile(self, message: machines.ReconcilerMessage, now: float, effects: list[PlaneEffect]) -> None:
         before = dict(self.desired)
+        if isinstance(message, machines.Desired) and self.reconciler.extra:
+            message = replace(message, full=self.updates.full_groups(message.nodes))
         self.reconciler.may_empty = self.budget_exhausted or not any(group.min for group in self.groups.values())
         self.reconciler.keeping = frozenset() if self.budget_exhausted else frozenset(self.kept.busy_nodes(now))
         for effect in self.reconciler.handle(message, now, self.handled):
@@ -425,7 +423,8 @@ class ControlPlane:
     def _joined(self, number: int, rank: int, now: float, effects: list[PlaneEffect]) -> None:
         group = self.updates.group_of(self.reconciler.table.machines[number])
         resources = {**group.resources, **self._found.get(number, {})}
-        joined = tasks.RankJoined(rank, group.slots, group.name, resources, group.capabilities)
+        is_extra = self.updates.has_extra(group.name)
+        joined = tasks.RankJoined(rank, group.slots, group.name, resources, group.capabilities, is_extra=is_extra)
         self._tell_tasks(joined, now, effects)
 
     def _node_gone(self, gone: machines.NodeGone, now: float, effects: list[PlaneEffect]) -> None:
@@ -547,12 +546,19 @@ class ControlPlane:
         sources = machines.SetSources(name, new.sources, new.positions, new.boot)
         self._reconcile(sources, now, effects)
         count = self.updates.begin(name, before)
+        there = len(self.reconciler.table.of(name, "active", "booting"))
         they = "its node is replaced" if count == 1 else f"its {count_text(count)} are replaced one by one"
-        reason = f"group {name!r} has another spec ({', '.join(new.fields)}): {they if count else 'it has no node yet'}"
+        if not count:
+            they = f"no node is replaced, since it has {count_text(there)} of that spec already"
+            they = they if there else "it has no node yet"
+        reason = f"group {name!r} has another spec ({', '.join(new.fields)}): {they}"
         self._log("user", self.desired, self.desired, reason, now, effects)
 
-    def refuses_update(self, group: Group) -> str:
-        """Return why a group cannot be updated: tasks or a floor need what its nodes would not have; else empty."""
+    def refuses_update(self, group: Group, now: float) -> str:
+        """Return why a group cannot be updated; empty if it can.
+
+        Tasks or a floor need what its nodes would not have, or the budget does not cover these.
+        """
         after = tuple(replace(group, min=g.min, max=g.max) if g.name == group.name else g for g in self.groups.values())
         for needs in sorted(self.tasks.unfinished_shapes(), key=str):
             if needs and not any(each.max and each.can_hold(needs) for each in after):
@@ -561,12 +567,30 @@ class ControlPlane:
                 )
         if self._floor and not floor_nodes(after, self._floor, {}):
             return "what `request_resources` has asked for would not fit any more: call it again with other amounts"
-        return ""
+        return self._unpayable_update(group, now)
 
-    @staticmethod
-    def _moves_updates(message: PlaneMessage) -> bool:
+    def _unpayable_update(self, group: Group, now: float) -> str:
+        """Return that the budget does not cover the nodes of an updated group; empty if it does."""
+        table, budget, price = self.reconciler.table, self.ledger.budget, group.hourly_price
+        if budget is None or not price:
+            return ""
+        existing = [each for each in table.of(group.name, "active", "booting") if each.state != "QUEUED"]
+        replaced = (machine.id for machine in (*existing, *table.of(group.name, "leaving")))
+        count = max(1, len(existing) - (group.name in self.reconciler.extra))
+        if self.ledger.could_replace(replaced, count * price, now):
+            return ""
+        return (
+            f"its budget of {money_text(budget)}, of which {money_text(self.ledger.spent(now))} is spent, does not "
+            f"cover {DRAIN_RESERVE:g} s of {count_text(count)} at {money_text(price)}/h: raise it first, with "
+            "`pool.set_budget(USD)`"
+        )
+
+    def _moves_updates(self, message: PlaneMessage, effects: Iterable[PlaneEffect]) -> bool:
         """Return whether a message may change the next step of an update; most messages about tasks do not."""
         match message:
+            case tasks.Ended(rank=rank) | tasks.UniqueResults(rank=rank) | tasks.Withheld(rank=rank):
+                has_gone = any(isinstance(effect, machines.Terminate | machines.NodeGone) for effect in effects)
+                return has_gone or self.updates.may_go_again(rank)
             case tasks.Submitted() | tasks.StartedOnNode() | tasks.Stored() | tasks.Dropped() | tasks.Delivered():
                 return False
             case _:
@@ -618,7 +642,7 @@ class ControlPlane:
         drain: int | None = None,
     ) -> None:
         if not self.budget_exhausted:
-            after, stay = at_least(after, self.retained(now))
+            after, stay = self._with_retained(after, now)
             reason += f"; {stay}" if stay else ""
         self._log(by, dict(self.desired), after, reason, now, effects)
         self.autoscaler.start_cooldown(now)
@@ -640,11 +664,26 @@ class ControlPlane:
         draining = [rank for rank in sorted(self._draining) if rank in kept and self._drain_can_end(rank)]
         for rank in [rank for rank in draining if self._cancel_drain(rank, now, effects)]:
             self._undo_drain(rank, f"node {rank} keeps {kept[rank]}, so its drain is cancelled", now, effects)
-        after, stay = at_least(self.desired, self.retained(now))
+        after, stay = self._with_retained(self.desired, now)
         if stay:
             self._decide("reconciler", after, stay, now, effects)
         elif draining:
             self._reconcile(machines.Reconcile(), now, effects)
+
+    def _with_retained(self, wanted: Mapping[str, int], now: float) -> tuple[Mapping[str, int], str]:
+        """Return the wanted nodes, by group, with those that keep values, and the reason if a number was raised.
+
+        Others make room for them in a full pool, down to their minimums.
+        """
+        retained = self.retained(now)
+        after, stay = at_least(wanted, retained)
+        if stay:
+            least = {name: group.min for name, group in self.groups.items()}
+            least |= {name: max(least[name], nodes.nodes) for name, nodes in retained.items()}
+            if (head := self.head) is not None:
+                least[head] = max(1, least[head])
+            after = within_total(after, least, (), self.settings.max_nodes)
+        return after, stay
 
     def _drain_can_end(self, rank: int) -> bool:
         """Return whether a node drains, and may take tasks again: its provider does not take it back."""
@@ -779,11 +818,15 @@ class ControlPlane:
     def _exhaust_budget(self, now: float, effects: list[PlaneEffect]) -> None:
         self.budget_exhausted = True
         spent, rate, budget = self.ledger.spent(now), self.ledger.per_hour, self.ledger.budget or 0.0
-        used = "is used up" if spent >= budget else "is almost used up"
-        nodes = f" and the nodes cost {money_text(rate)} per hour" if rate else ""
-        reason = (
-            f"the budget of {money_text(budget)} {used}: {money_text(spent)} is spent{nodes}, so all nodes are drained"
-        )
+        if spent >= budget or not rate:
+            why = f"the budget of {money_text(budget)} is used up: {money_text(spent)} is spent"
+        else:
+            why = (
+                f"the rest of the budget of {money_text(budget)} is needed to drain the nodes: {money_text(spent)} is "
+                f"spent, and they cost {money_text(rate * DRAIN_RESERVE / 3600)} in the {DRAIN_RESERVE:g} s that it "
+                f"takes, at {money_text(rate)} per hour"
+            )
+        reason = f"{why}, so all nodes are drained"
         self.failure = self._unfunded(now)
         self._decide("budget", dict.fromkeys(self.groups, 0), reason, now, effects)
 
@@ -793,7 +836,9 @@ class ControlPlane:
             self.budget_exhausted, self._stopped, self._evicted, self.failure = False, False, False, ""
             after = {group.name: group.min for group in self.groups.values()}
             to = "the budget was removed" if budget is None else f"the budget was changed to {money_text(budget)}"
-            reason = f"{to}, so the pool starts its minimum of {count_text(sum(after.values()))} again"
+            least = sum(after.values())
+            starts = f"starts its minimum of {count_text(least)} again" if least else "launches nodes for tasks again"
+            reason = f"{to}, so the pool {starts}"
             self._decide("budget", after, reason, now, effects, retry_given_up=True)
             self._spare_keeping(now, effects)
 
@@ -869,7 +914,7 @@ class ControlPlane:
             and self.tasks.waiting
             and not any(self.desired.values())
             and self._may_wake
-            and (shapes := self._first_nodes.possible())
+            and (shapes := self._first_nodes.possible(now))
         ):
             self._wake(shapes[0], "tasks wait and the pool has no nodes", now, effects)
         elif self.ready and self.tasks.queued and self._adjust_for_waiting(now, effects):
@@ -889,9 +934,15 @@ class ControlPlane:
         room = self._room_maker.for_tasks(now)
         if room is None and self.tasks.has_waiting_gangs and self._may_adapt:
             room = self._room_maker.for_gang(lambda obstacles: self._snapshot(obstacles, now), now)
-        if room is not None:
-            self._decide("reconciler", room.after, room.reason, now, effects, victims=room.victims)
-        return room is not None
+        if room is None:
+            return False
+        self._decide("reconciler", room.after, room.reason, now, effects, victims=room.victims)
+        if not any(self.desired.values()) and self.head is None:  # at once: the policy may want the former nodes again
+            if room.needs is None:
+                self._wake_for_gangs("gangs wait and the pool has no nodes", now, effects)
+            else:
+                self._wake(room.needs, "tasks wait and the pool has no nodes", now, effects)
+        return True
 
     def _vain_waits(self, now: float) -> dict[Needs, VainWait]:
         """Return how the waiting tasks end for which no node can come, by shape."""

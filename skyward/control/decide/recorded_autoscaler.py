@@ -94,7 +94,8 @@ class RecordedAutoscaler(Autoscaler):
         """Evaluate the policy, and record the inputs and the results."""
         if self.state == "waiting":
             return super().evaluate(snapshot, limits)
-        snapshot = replace(snapshot, nodes=tuple(snapshot.nodes))  # the view that builds them is of this moment
+        # the views that build them are of this moment
+        snapshot = replace(snapshot, nodes=tuple(snapshot.nodes), idle=tuple(snapshot.idle))
         policy, heard = self.policy, _HeardPolicy(self.policy)
         self.policy = heard
         verdict, error = None, ""

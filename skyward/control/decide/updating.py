@@ -16,7 +16,7 @@ from skyward.control.decide.machines.sources import MachineSource
 from skyward.control.decide.machines.table import Machine
 from skyward.control.decide.prospects.groups import Prospects, VainWait
 from skyward.control.decide.tasks.manager import TaskManager
-from skyward.formatting import count_text
+from skyward.formatting import count_text, first_line, money_text
 from skyward.scaling.snapshot import Counts, Group
 from skyward.values.needs import Needs
 
@@ -111,7 +111,6 @@ class _Update:
 
     Attributes:
         failed: why no node could be started from the present spec; empty if none has failed.
-        extra: True if one node more than desired is wanted.
         made_room: True while a node is missing that went before its successor.
         rank: rank of the latest node that was drained; None for none.
         before: sources from which the nodes were launched before; none for an update of a former process.
@@ -122,7 +121,6 @@ class _Update:
     """
 
     failed: str = ""
-    extra: bool = False
     made_room: bool = False
     rank: int | None = None
     before: tuple[MachineSource, ...] = ()
@@ -177,17 +175,17 @@ class RollingUpdates:
             machine for machine in self.reconciler.table.of(group, "active", "booting") if self._is_old(machine)
         ]
         earlier = self._updates.pop(group, _Update())
-        if outdated or earlier.extra:
+        if outdated or group in self.reconciler.extra:
             proven = earlier.before or before  # the sources of an update that is under way may not work
             present = self.reconciler.sources[group]
-            self._updates[group] = _Update("", earlier.extra, earlier.made_room, earlier.rank, proven, present)
+            self._updates[group] = _Update("", earlier.made_room, earlier.rank, proven, present)
         return len(outdated)
 
     def gap(self, name: str, now: float) -> str:
         """Return what follows if the only node of the pool is replaced without another one; empty if it is not."""
         update = self._updates.get(name)
         is_only = sum(map(self.reconciler.effective, self.groups)) == 1
-        if update is None or update.waits or not is_only or not (full := self._full(name, update, now)):
+        if update is None or update.waits or not is_only or not (full := self._full(name, now)):
             return ""
         return (
             f"its only node is replaced without another one beside it, since {full}: tasks wait meanwhile, and what is "
@@ -218,7 +216,7 @@ class RollingUpdates:
                 name,
                 update.before,
                 f"a node of the earlier spec of group {name!r} takes the place of the one that made room, and the "
-                f"update ends: the pool {obstacle.why}",
+                f"update ends: the pool {first_line(obstacle.why)}",
             )
 
     def _launch_from(self, name: str, sources: tuple[MachineSource, ...], says: str = "") -> PlannedStep:
@@ -288,8 +286,8 @@ class RollingUpdates:
                 del self._updates[name]
             news = says if says != update.said else ""
             update.said = says or update.said
-            changes = step.extra != update.extra or step.remove is not None
-            update.extra, update.waits = step.extra, bool(step.waits)
+            changes = step.extra != state.extra or step.remove is not None
+            update.waits = bool(step.waits)
             update.rank = update.rank if step.remove is None else step.remove
             message = machines.ReplaceOutdated(name, step.extra, step.remove) if changes else None
             yield PlannedStep(news, message)
@@ -320,12 +318,17 @@ class RollingUpdates:
         update = self._updates.get(group.name)
         return update is not None and not update.waits and self.reconciler.desired.get(group.name, 0) < group.max
 
+    def has_extra(self, name: str) -> bool:
+        """Return whether a group has the additional node of its update."""
+        effective = self.reconciler.effective(name)
+        return name in self.reconciler.extra and effective > self.reconciler.desired.get(name, 0)
+
     def extra_machines(self) -> frozenset[int]:
         """Return the machines of the additional nodes that still start."""
         table, found = self.reconciler.table, set[int]()
         for name in self.reconciler.extra:
             booting = table.of(name, "booting")
-            if booting and self.reconciler.effective(name) > self.reconciler.desired.get(name, 0):
+            if booting and self.has_extra(name):
                 found.add(max(machine.id for machine in booting))
         return frozenset(found)
 
@@ -363,8 +366,8 @@ class RollingUpdates:
             outdated,
             sum(map(self._is_old, (*booting, *(machine for machine in active if machine.adopted)))),
             self._leaving(name, update),
-            update.extra,
-            self._full(name, update, now),
+            name in self.reconciler.extra,
+            self._full(name, now),
             self._failed(name, update, now),
         )
 
@@ -375,30 +378,73 @@ class RollingUpdates:
         draining = (machine.rank for machine in leaving if machine.replaced or self._is_old(machine))
         if (rank := next(draining, None)) is not None:
             return rank
-        if update.rank is None or not update.extra:
+        if update.rank is None or name not in self.reconciler.extra:
             return None
         starts = table.machine_of(update.rank, "QUEUED", "REQUESTED", "ALLOCATED", "INSTALLING")
         return update.rank if starts is not None and starts.group == name else None
 
-    def _full(self, name: str, update: _Update, now: float) -> str:
+    def _full(self, name: str, now: float) -> str:
         """Return why there is no room for one node more than desired; empty if there is."""
-        group, desired = self.groups[name], self.reconciler.desired
-        if desired.get(name, 0) >= group.max:
-            return f"group {name!r} may have at most {count_text(group.max)}"
-        others = sum(other.extra for each, other in self._updates.items() if each != name)
-        if self.max_nodes is not None and sum(desired.values()) + others >= self.max_nodes:
-            return f"the pool may have at most {count_text(self.max_nodes)} in total (max_nodes)"
-        is_waiting = not update.extra or self.reconciler.unrequested(name)
-        if is_waiting and self.ledger.room(self.reconciler.price_now(name, now), now) == 0:
+        reconciler = self.reconciler
+        if why := self._over_bounds(name, reconciler.desired, len(reconciler.extra - {name})):
+            return why
+        is_waiting = name not in reconciler.extra or reconciler.unrequested(name)
+        if is_waiting and self.ledger.room(reconciler.price_now(name, now), now) == 0:
             return "the budget covers no further node"
         return ""
 
+    def _over_bounds(self, name: str, desired: Mapping[str, int], others: int) -> str:
+        """Return which maximum one node more than desired would exceed; empty for none.
+
+        Args:
+            others: number of additional nodes of other groups.
+        """
+        group = self.groups[name]
+        if desired.get(name, 0) >= group.max:
+            return f"group {name!r} may have at most {count_text(group.max)}"
+        if self.max_nodes is not None and sum(desired.values()) + others >= self.max_nodes:
+            return f"the pool may have at most {count_text(self.max_nodes)} in total (max_nodes)"
+        return ""
+
+    def full_groups(self, nodes: Mapping[str, int]) -> frozenset[str]:
+        """Return the groups that have an additional node, and no room for it beside these desired nodes."""
+        desired, extra = {**self.reconciler.desired, **nodes}, sorted(self.reconciler.extra)
+        full: set[str] = set()
+        for name in extra:
+            if self._over_bounds(name, desired, len(extra) - len(full) - 1):
+                full.add(name)
+        return frozenset(full)
+
+    def may_go_again(self, rank: int) -> bool:
+        """Return whether a node is outdated whose drain was cancelled for a task, and has nothing to do now."""
+        assignment = self.reconciler.table.assignments.get(rank)
+        update = None if assignment is None else self._updates.get(assignment.machine.group)
+        if assignment is None or update is None or update.rank != rank:
+            return False
+        return self._is_old(assignment.machine) and self.tasks.has_no_work(rank)
+
     def _failed(self, name: str, update: _Update, now: float) -> str:
         """Return why no node of the present spec can be launched, now or for good; empty if one can."""
+        if update.fell_back:
+            return "the update has ended, because no node of the present spec could be launched"
         if update.failed:
-            return f"the pool {update.failed}"
+            return f"the pool {first_line(update.failed)}"
         obstacle = self.prospects.obstacles(now).get(name)
-        return f"the group {obstacle.why}" if obstacle is not None and obstacle.kind == "sold out" else ""
+        if obstacle is not None and obstacle.kind == "sold out":
+            return f"the group {obstacle.why}"
+        return self._too_dear(name, now)
+
+    def _too_dear(self, name: str, now: float) -> str:
+        """Return why the budget would not cover a successor, even once an outdated node is gone; empty if it would."""
+        reconciler, ledger = self.reconciler, self.ledger
+        price = reconciler.price_now(name, now)
+        is_requested = name in reconciler.extra and not reconciler.unrequested(name)
+        if is_requested or not price or ledger.room(price, now) != 0:
+            return ""
+        outdated = (machine for machine in reconciler.table.of(name, "active") if self._is_old(machine))
+        if all(ledger.could_replace((machine.id,), price, now) for machine in outdated):
+            return ""
+        return f"the budget does not cover a node of the present spec at {money_text(price)}/h, even in its place"
 
     def _says(self, name: str, state: GroupUpdate, step: UpdateStep) -> str:
         """Return the sentence of the decision log about a step; empty if there is nothing new to say."""

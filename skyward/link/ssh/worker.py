@@ -35,6 +35,7 @@ from skyward.link.connection.hello import Hello
 from skyward.link.connection.transport import LinkError, run_to_completion
 from skyward.link.ssh.connect import SSHLink
 from skyward.link.ssh.disk import full_disk
+from skyward.process.exit_status import exit_text
 from skyward.providers.protocol import RemoteAccess, SSHAccess
 
 __all__ = [
@@ -555,7 +556,7 @@ def _reason(status: str) -> str:
     if not status.isdigit():
         return "its machine was restarted"
     ended = _ended(status)
-    return f"its process was {ended}" if ended.startswith("killed") else f"its process ended with {ended}"
+    return f"its process was {ended}" if ended.startswith("killed") else exit_text(int(status))
 
 
 def _ended(status: str) -> str:

@@ -328,13 +328,28 @@ def gang_fits(groups: Sequence[Group], gang: GangDemand, max_nodes: int | None =
     Args:
         max_nodes: maximum number of nodes over all groups; None for only the limits of the groups.
     """
-    seats, owner = _empty_seats({group.name: group.max for group in groups}, groups, len(gang.needs))
     placement: GangPlacement = "pack" if gang.placement == "spread" else gang.placement
+    most = {group.name: group.max for group in groups}
+    seats, owner = _empty_seats(most, groups, len(gang.needs))
     places = place_gang(seats, gang.needs, placement)
     if places is None or max_nodes is None:
         return places is not None
+    if _nodes_with(groups, places, owner) <= max_nodes:
+        return True
+    least = {group.name: min(group.min, group.max) for group in groups}  # they are there in any case, so they go first
+    if not any(least.values()):
+        return False
+    more = {group.name: min(group.max - least[group.name], max(0, max_nodes - sum(least.values()))) for group in groups}
+    seats, owner = _empty_seats(least, groups, len(gang.needs))
+    more_seats, more_owner = _empty_seats(more, groups, len(gang.needs))
+    places = place_gang([*seats, *more_seats], gang.needs, placement)
+    return places is not None and _nodes_with(groups, places, [*owner, *more_owner]) <= max_nodes
+
+
+def _nodes_with(groups: Sequence[Group], places: Iterable[int], owner: Sequence[str]) -> int:
+    """Return the number of nodes of a pool in which these are used: each group has its minimum at least."""
     used = _count(owner[position] for position in set(places))
-    return sum(max(group.min, used.get(group.name, 0)) for group in groups) <= max_nodes
+    return sum(max(group.min, used.get(group.name, 0)) for group in groups)
 
 
 def gang_launches(groups: Sequence[Group], there: Mapping[str, int], gang: GangDemand) -> Mapping[str, int]:

@@ -281,6 +281,7 @@ class Decision:
             the cooldown; others must also have been wanted for a cooldown in which nothing has changed.
         infeasible: waiting shapes that no group can hold.
         cancelled: by group, booting nodes that the decision gives up: they go at once, without the cooldown.
+        replaced: by group, active nodes whose replacements are active: they go at once as well.
         look_in: seconds after which the policy is to be asked again, whatever happens; None for its interval.
     """
 
@@ -290,6 +291,7 @@ class Decision:
     settled: bool = False
     infeasible: tuple[Needs, ...] = ()
     cancelled: Mapping[str, int] = field(default_factory=dict)
+    replaced: Mapping[str, int] = field(default_factory=dict)
     look_in: float | None = None
 
 

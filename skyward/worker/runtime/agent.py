@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from skyward.errors import CollectionUnavailableError, PayloadError, PluginError
 from skyward.process.clock import clock
+from skyward.process.exit_status import NO_PROCESS, NOT_STOPPED
 from skyward.task.instance import InstanceInfo, set_instance_info
 from skyward.wire.payloads.payload import blobs_of
 from skyward.wire.protocol.messages import (
@@ -71,7 +72,7 @@ if TYPE_CHECKING:
 
     from skyward.kept.keep import KeptStore
 
-__all__ = ["RESTART", "Agent", "is_ours"]
+__all__ = ["Agent", "is_ours"]
 
 TICK = 0.02
 """Seconds between checks of deadlines while there are tasks; events that are not urgent are sent at most this often."""
@@ -87,9 +88,6 @@ ENDING_WITH_LISTENER = 3.0
 
 GLANCE = 0.25
 """Seconds between polls of the processes of idle slots."""
-
-RESTART = 75
-"""Exit status of a worker that requests a restart (EX_TEMPFAIL)."""
 
 
 class Agent:
@@ -215,16 +213,16 @@ class Agent:
             while self._executor.has_unreported or not self.replies.has_listener:
                 if self._stopped.wait(TICK):
                     return
-            self._leave()
+            self._leave(NO_PROCESS)
 
         Thread(target=leave, name="skyward-leave", daemon=True).start()
 
-    def _leave(self) -> None:
+    def _leave(self, status: int) -> None:
         """Exit once the client has all events."""
         self.drain()
         self._executor.return_waiting()
         self.replies.wait_acknowledged()
-        os._exit(RESTART)
+        os._exit(status)
 
     def _thread_slot(self) -> ThreadSlot:
         return ThreadSlot(self._node, self, self.store, self._functions, self._plugins)
@@ -278,7 +276,7 @@ class Agent:
             return False
         self.replies.put(WorkerClosing())  # first, so that the client dispatches no other task to this process
         self._finished(finished)
-        Thread(target=self._leave, name="skyward-leave", daemon=True).start()
+        Thread(target=self._leave, args=(NOT_STOPPED,), name="skyward-leave", daemon=True).start()
         return True
 
     # The `Port` of tasks.

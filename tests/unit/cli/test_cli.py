@@ -89,7 +89,7 @@ def test_target_changes_what_tasks_wait_and_cost(capsys: pytest.CaptureFixture[s
         assert status == 0
         return dict(json.loads(out)["policies"][0])
 
-    fast, cheap = figures("fast"), figures("900")
+    fast, cheap = figures("fast"), figures("15m")
     assert cheap == {**figures("cheap"), "wall_seconds": cheap["wall_seconds"]}
     assert fast["cost"] > cheap["cost"]
     assert fast["wait_p99"] < cheap["wait_p99"]
@@ -145,11 +145,13 @@ def test_plot_without_matplotlib_names_the_fix(
         (["--policy", "presure"], "There is no scaling policy 'presure'; did you mean 'pressure'?"),
         (
             ["--target", "soon"],
-            "--target must be cheap, balanced or fast, or seconds, as in `--target 300`, but got 'soon'.",
+            "--target must be cheap, balanced or fast, or a duration of at least 0, as in `--target 300` or `--target "
+            "5m`, but got 'soon'.",
         ),
         (
             ["--consolidate-within", "-1"],
-            "--consolidate-within must be a number of at least 0, as in `--consolidate-within 30`, but got '-1'.",
+            "--consolidate-within must be a duration of at least 0, as in `--consolidate-within 300` or "
+            "`--consolidate-within 5m`, but got '-1'.",
         ),
         (
             ["--waiting-cost", "-1"],
@@ -166,7 +168,7 @@ def test_plot_without_matplotlib_names_the_fix(
         ),
         (["--retries", "x"], "--retries must be a whole number of at least 0, as in `--retries 4`, but got 'x'."),
         (["--max-nodes", "0"], "--max-nodes must be a whole number of at least 1, as in `--max-nodes 4`, but got '0'."),
-        (["--tick", "0"], "--tick must be a number above 0, as in `--tick 30`, but got '0'."),
+        (["--tick", "0"], "--tick must be a duration above 0, as in `--tick 300` or `--tick 5m`, but got '0'."),
         (
             ["--group", "gpu=many"],
             "--group gpu must be MIN:MAX or one number, as in `--group gpu=0:1000`, but got 'many'.",
@@ -364,6 +366,18 @@ def test_replay_of_a_simulated_log_says_the_same(capsys: pytest.CaptureFixture[s
         out,
     )
     assert json.loads(run(capsys, "--replay", log, "--json")[1])["differences"] == []
+
+
+@pytest.mark.parametrize("policy", [(), ("--policy", "pressure")])
+def test_replay_of_a_log_without_evaluations_fails(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, policy: tuple[str, ...]
+) -> None:
+    """Regression: it said that the decisions were the same."""
+    log = tmp_path / "log"
+    run(capsys, *SMALL, "--policy", "binpack", "--decision-log", str(log))
+    log.write_text(log.read_text().splitlines()[0] + "\n")
+    said = f"Nothing was compared: '{log}' has no evaluation of a policy, only the settings of 1 pool.\n"
+    assert run(capsys, "--replay", str(log), *policy) == (1, said, "")
 
 
 def test_replay_prints_the_first_difference_and_fails(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

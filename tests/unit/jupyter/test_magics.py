@@ -378,6 +378,19 @@ def test_budget_of_an_open_pool_is_raised_by_opening_it_again(notebook: Notebook
     assert compute.made[1].options.budget == 1.0, "the pool that replaces it has the raised one"
 
 
+def test_open_pool_without_budget_gets_one_by_opening_it_again(notebook: Notebook, compute: Pools) -> None:
+    notebook("%sky up b")
+    assert notebook("%sky up b --budget 1").out == "The budget of pool 'b' is $1.00 now.\n"
+    (pool,) = compute.made
+    assert pool.options.budget == 1.0
+    pool.alive = False
+    notebook("%%sky --pool b\n1")
+    assert compute.made[1].options.budget == 1.0, "the pool that replaces it has it, too"
+    compute.made[1].alive = False
+    notebook("%sky up b --budget 2")
+    assert compute.made[2].options.budget == 2.0, "a pool that does not work is replaced by one with this budget"
+
+
 def test_pools_are_opened_listed_scaled_and_closed(notebook: Notebook, compute: Pools) -> None:
     assert notebook("%sky pools").out == "There are no pools. A cell with %%sky opens one.\n"
     assert notebook("pool = %sky up train --nodes 2:4\npool").result is compute.made[0]

@@ -80,7 +80,7 @@ def test_what_plugins_add_is_no_difference(pools: PoolManager, line: str) -> Non
     asked = parse_cell(line).asked
     pool = pools.get_or_open("p", asked)
     assert pools.get_or_open("p", asked) is pool
-    assert pools.raise_budget("p", {**asked, "budget": 9.0}) is ("budget" in asked)
+    assert pools.raise_budget("p", {**asked, "budget": 9.0})
     for path, value in asked.items():
         assert pools.get_or_open("p", {path: value} if path != "budget" else {}) is pool
 
@@ -180,6 +180,23 @@ def test_pool_that_was_updated_is_replaced_by_one_like_it(pools: PoolManager, co
     second: Any = pools.get_or_open("p")
     assert second is not first
     assert (second.spec.vcpus, second.spec.image.pip) == (8.0, ("pandas",))
+
+
+def test_cell_that_opened_a_pool_runs_again_after_an_update(
+    pools: PoolManager, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = {"nodes": Nodes(1), "image.env": {"V": "1"}}
+    first: Any = pools.get_or_open("p", asked)
+    first.spec = replace(first.spec, image=Image(env={"V": "2"}))
+    first.groups = {"default": (first.spec,)}
+    pools.check("p", asked)
+    assert capsys.readouterr().err == ""
+    assert pools.get_or_open("p", asked) is first
+    assert "has been updated since it was opened with this --env; it is used as it is now" in capsys.readouterr().err
+    assert pools.get_or_open("p", {"image.env": {"V": "2"}}) is first
+    assert capsys.readouterr().err == ""
+    with pytest.raises(SpecError, match=r"one by one with `pool\.update\(image=\.\.\.\)`, close it with"):
+        pools.get_or_open("p", {"image.env": {"V": "3"}})
 
 
 def test_pool_that_fails_to_open_is_unregistered(pools: PoolManager, compute: Pools) -> None:
@@ -296,8 +313,9 @@ def test_pool_opened_by_code_is_registered(observing: PoolManager, compute: Pool
     with pytest.raises(SpecError) as caught:
         observing.get_or_open("train", {"nodes": Nodes(2), "vcpus": 8.0, "image.pip": ("numpy",)})
     assert str(caught.value) == (
-        "Pool 'train' has --vcpus 4, not 8; --pip none, not numpy: close it with `%sky down train` and run this again "
-        "to replace it, or use another pool with `--pool NAME`."
+        "Pool 'train' has --vcpus 4, not 8; --pip none, not numpy: replace its nodes one by one with "
+        "`pool.update(vcpus=..., image=...)`, close it with `%sky down train` and run this again to replace it, or use "
+        "another pool with `--pool NAME`."
     )
 
 

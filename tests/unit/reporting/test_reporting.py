@@ -284,3 +284,8 @@ def test_surrogates_and_full_disks_raise_no_error(directory: Path, monkeypatch: 
     bus.emit(ev.PoolNote, "lost")
     monkeypatch.undo()
     bus.end()
+
+
+def test_failure_of_a_node_before_any_phase_names_no_phase() -> None:
+    failed = ev.NodeFailed("train", 1, 0.0, 0, 1, "", "exit status 3", (), False)
+    assert "failed: exit status 3" in line_of(failed).text

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skyward.scaling.adaptive import Adaptive
+from skyward.scaling.gaps import Gaps
 from skyward.scaling.snapshot import Counts, Demand, Group, NodeLoad, RunningTasks, Snapshot
 from skyward.scaling.snapshot.work import rough_text, starts_of_busy, starts_of_free
 from skyward.values.needs import NOTHING, Needs
@@ -289,6 +290,25 @@ def test_idle_nodes_make_room_for_tasks_that_need_another_group() -> None:
             pool(Demand(1), boot=60.0, most=1),
             "1 task of unknown length waits until one has ended or run for a boot, 60 s",
         ),
+        (
+            pool(
+                Demand(6),
+                active=0,
+                booting=1,
+                boot=60.0,
+                counts={"nodes": Counts(booting=1, unrequested=1, desired=1)},
+                pauses={"nodes": 90.0},
+            ),
+            "6 tasks of unknown length wait, and no node can be launched for the next 90 s",
+        ),
+        (
+            pool(Demand(1), boot=60.0, most=2, pauses={"nodes": inf}),
+            "1 task of unknown length waits, and no node can be launched now",
+        ),
+        (
+            pool(Demand(8, seconds=7200.0), active=5, most=10, pauses={"nodes": inf}),
+            "8 tasks of about 2 h need 16 h of slots; with 5 nodes they end in 3.2 h, and no node can be launched now",
+        ),
         (pool(booting=2), "2 booting nodes are not needed any more"),
         (
             pool(active=3, busy=1, idle=idle_nodes(0, 130, 130)),
@@ -309,7 +329,7 @@ def test_idle_nodes_make_room_for_tasks_that_need_another_group() -> None:
         (
             groups(SMALL, LARGE, demands=(Demand(34, seconds=3600.0),)),
             "34 tasks of about 60 min need 34 h of slots; no node is up yet; 2 nodes of 'small' and 2 nodes of 'large' "
-            "are desired now",
+            "are asked for",
         ),
         (
             pool(Demand(8, seconds=7200.0), active=5, most=5),
@@ -423,3 +443,17 @@ def test_waiting_tasks_that_fit_lead_to_a_node_or_are_in_the_reason(seen: Snapsh
     there = sum(counts.active + counts.booting for counts in seen.counts.values())
     if able and not there and (seen.max_nodes is None or seen.max_nodes):
         assert nodes > 0
+
+
+def test_time_to_keep_idle_nodes_is_found_once_for_levels_with_the_same_gaps(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    class Counting(Gaps):
+        def best_keep(self, level: int, cost: float) -> float | None:
+            asked.append(level)
+            return super().best_keep(level, cost)
+
+    monkeypatch.setattr("skyward.scaling.adaptive.Gaps", Counting)
+    idle = idle_nodes(*[0.0] + [5.0] * 999)
+    Adaptive().decide(pool(active=1000, busy=1, most=2000, nodes=idle, idle=idle))
+    assert 0 < len(asked) <= 10

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from skyward.scaling.adaptive import Adaptive
 from skyward.scaling.consolidation import Replacement, find_replacement
+from skyward.scaling.gaps import Gaps
 from skyward.scaling.need_history import NeedHistory
 from skyward.scaling.replacing import ConsolidatedDecision, Consolidation
 from skyward.scaling.snapshot import (
@@ -104,7 +105,7 @@ def test_dear_nodes_of_a_stream_are_replaced_with_a_reason_that_has_its_numbers(
     assert found.payback == pytest.approx(0.6 * (60 + 100) / 1.6)
     assert found.reason == (
         "2 nodes of 'dear' at $1.10 per hour can be replaced by 2 of 'cheap' at $0.30: their tasks have kept coming "
-        "for 20 min, and the change pays back in 60 s"
+        "for 20 min, and the change pays back in 4 min, for the first 160 s of which both run"
     )
 
 
@@ -114,7 +115,7 @@ def test_waiting_tasks_are_work_that_remains() -> None:
     assert found is not None
     assert found.reason == (
         "2 nodes of 'dear' at $1.10 per hour can be replaced by 2 of 'cheap' at $0.30: 67 min of work remain, and the "
-        "change pays back in 60 s"
+        "change pays back in 4 min, for the first 160 s of which both run"
     )
 
 
@@ -219,6 +220,27 @@ def test_head_is_never_replaced() -> None:
     assert found.victims == (1,)
 
 
+def test_few_of_many_prices_are_looked_at() -> None:
+    looked: list[str] = []
+
+    class Counting(NeedHistory):
+        def shapes(self, group: Group, snapshot: Snapshot) -> list[Needs]:
+            looked.append(group.name)
+            return super().shapes(group, snapshot)
+
+    history = Counting()
+    pool = Pool(groups=(CHEAP, replace(DEAR, max=200)), busy={"cheap": [1], "dear": [1] * 200})
+    for _ in range(81):
+        pool.now, pool.arrived = pool.now + 15.0, pool.arrived + 25
+        history.observe(pool.snapshot())
+    seen = pool.snapshot()
+    work = tuple(replace(node, price=node.price + 0.001 * node.rank) for node in seen.work)
+    found = find_replacement(replace(seen, work=work), history)
+    assert found is not None
+    assert found.price == pytest.approx(1.1 + 0.200), "the dearest"
+    assert len(looked) <= 16
+
+
 # How it is carried out.
 
 
@@ -252,6 +274,27 @@ def test_nodes_go_once_the_cheaper_ones_are_active_and_not_before() -> None:
     assert consolidation.holds("cheap")
 
 
+def test_nodes_that_boot_to_replace_others_are_no_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    loads: list[int] = []
+
+    class Recorded(Gaps):
+        def observe(self, load: int, now: float, fell_at: float | None = None) -> None:
+            loads.append(load)
+            super().observe(load, now, fell_at)
+
+    monkeypatch.setattr("skyward.scaling.adaptive.Gaps", Recorded)
+    policy, pool = Adaptive(), Pool(groups=(CHEAP, DEAR), busy={"dear": [1, 1, 1], "cheap": []})
+    while pool.now < 3000 and pool.booting == {}:
+        pool.now, pool.arrived = pool.now + 15.0, int(pool.now // 60)
+        if wanted := policy.decide(pool.snapshot()).desired["cheap"]:
+            pool.booting = {"cheap": wanted}
+    assert pool.booting == {"cheap": 2}
+    loads.clear()
+    decision = policy.decide(pool.snapshot())
+    assert decision.desired == {"cheap": 2, "dear": 3}, "they are not given up"
+    assert loads == [0, 3], "no task is to run on them yet"
+
+
 def test_nodes_that_have_taken_the_ranks_of_the_chosen_ones_stay() -> None:
     pool = Pool()
     consolidation, _ = started(pool)
@@ -268,6 +311,7 @@ def test_reason_says_who_leaves_and_launched_nodes_are_kept_until_tasks_come() -
     change = decided(consolidation, pool)
     assert change.desired == {"dear": 1, "cheap": 2}
     assert set(change.victims) == {1, 2}
+    assert change.replaced == {"dear": 2}, "without a cooldown"
     assert change.reason == (
         "2 nodes of 'dear' at $1.10 per hour leave once their tasks have ended, since 2 of 'cheap' at $0.30 have taken "
         "their place"

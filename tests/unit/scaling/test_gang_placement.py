@@ -181,3 +181,11 @@ def test_limit_of_all_nodes_counts_the_minimum_of_other_groups(size: int, *, fit
     other = Group("other", 1, 1, capabilities=frozenset({"slow"}))
     gang = GangDemand((TWO_CPUS,) * size, "strict_spread")
     assert gang_fits((CPU_GROUP, other), gang, max_nodes=3) == fits
+
+
+@pytest.mark.parametrize(("size", "fits"), [(2, True), (3, False)])
+def test_gang_fits_beside_no_other_node_if_it_uses_the_minimum_of_a_dearer_group(size: int, *, fits: bool) -> None:
+    """Regression: it was refused, because it was placed on the cheaper nodes only."""
+    cheap, dear = Group("cheap", 0, 4, hourly_price=1.0), Group("dear", 1, 4, hourly_price=8.0)
+    gang = GangDemand((NOTHING,) * size, "strict_spread")
+    assert gang_fits((dear, cheap), gang, max_nodes=2) == fits

@@ -3,16 +3,28 @@
 from dataclasses import replace
 
 from skyward.scaling.adaptive import Adaptive
-from skyward.scaling.snapshot import Counts, Demand, Group, NodeLoad, RetainedNodes, Snapshot
+from skyward.scaling.snapshot import Counts, Demand, Group, NodeLoad, NodeWork, RetainedNodes, Snapshot
+from skyward.values.needs import NOTHING, Needs
 
 GROUP = Group("nodes", 0, 10, 8, hourly_price=3.0)
 
 
-def pool(now: float, *busy: int, group: Group = GROUP, **fields: object) -> Snapshot:
+def pool(now: float, *busy: int, group: Group = GROUP, needs: Needs = NOTHING, **fields: object) -> Snapshot:
     """Return a pool of nodes with so many tasks each."""
-    nodes = tuple(NodeLoad(rank, "nodes", "active", tasks) for rank, tasks in enumerate(busy))
+    nodes = tuple(
+        NodeLoad(
+            rank,
+            "nodes",
+            "active",
+            tasks,
+            {name: amount - tasks * needs.resources.get(name, 0.0) for name, amount in group.resources.items()},
+        )
+        for rank, tasks in enumerate(busy)
+    )
+    work = tuple(NodeWork(rank, "nodes", group.hourly_price, {needs: tasks}) for rank, tasks in enumerate(busy))
     counts = Counts(active=len(busy), busy=sum(busy), desired=len(busy))
     seen = Snapshot(now, (group,), {"nodes": counts}, boots={"nodes": 60.0}, boot_seconds=60.0, nodes=nodes)
+    seen = replace(seen, work=work)
     return replace(seen, **fields)  # type: ignore[arg-type]  # fields of a snapshot
 
 
@@ -55,3 +67,12 @@ def test_nodes_stay_that_something_else_needs() -> None:
         policy.decide(pool(0.0, 7, 2, 4, **fields))
         decision = policy.decide(pool(100.0, 7, 2, 4, **fields))
         assert decision.desired == {"nodes": 3}, fields
+
+
+def test_node_stays_whose_tasks_need_resources_that_the_others_do_not_have() -> None:
+    group = replace(GROUP, resources={"GPU": 2.0})
+    policy = Adaptive()
+    for now in (0.0, 61.0, 122.0):
+        decision = policy.decide(pool(now, 2, 1, 2, group=group, needs=Needs({"GPU": 1})))
+        assert decision.desired == {"nodes": 3}, "two GPUs of each other node are in use, whatever slots are free"
+    assert policy.decide(pool(183.0, 2, 1, 1, group=group, needs=Needs({"GPU": 1}))).victims == (2,)

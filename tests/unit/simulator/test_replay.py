@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from skyward.control.decide.autoscaler import GrowthLimits
-from skyward.control.decide.recorded_autoscaler import RecordedAutoscaler
+from skyward.control.decide.plane_view import OnDemand
+from skyward.control.decide.recorded_autoscaler import EvaluationRecord, RecordedAutoscaler
 from skyward.decision_log.file import DecisionFile
 from skyward.decision_log.lines import FORMAT, LogHeader
 from skyward.errors import SpecError
 from skyward.scaling.registry import POLICIES
-from skyward.scaling.snapshot import Counts, Decision, Group, Snapshot
+from skyward.scaling.snapshot import Counts, Decision, Group, NodeLoad, Snapshot
 from skyward.scaling.vanilla import Vanilla
 from skyward.simulator import Action, Faults, Scenario, Task, Workload, one_group, simulate
 from skyward.simulator.replay import replay
@@ -123,6 +124,19 @@ def test_policy_that_raises_is_recorded_and_goes_on(tmp_path: Path) -> None:
     said = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
     assert [each["kind"] for each in said] == ["pool", "ready", "evaluation", "evaluation"]
     assert (said[2]["error"], said[3]["decision"]["desired"]) == ("ValueError: odd call", {"nodes": 2})
+
+
+def test_idle_nodes_are_recorded_as_they_were_when_the_policy_decided() -> None:
+    idle = [NodeLoad(1, "nodes", "active", idle_for=60.0)]
+    autoscaler = RecordedAutoscaler(Broken())
+    autoscaler.begin(0.0)
+    seen = Snapshot(1.0, one_group(0, 4), {"nodes": Counts(active=1)}, idle=OnDemand(lambda: tuple(idle)))
+    with contextlib.suppress(ValueError):
+        autoscaler.evaluate(seen, GrowthLimits())
+    idle.clear()  # the decision drains it
+    record = autoscaler.take_records()[-1]
+    assert isinstance(record, EvaluationRecord)
+    assert [node.rank for node in record.snapshot.idle] == [1]
 
 
 def test_policy_of_a_user_needs_another_one_for_a_replay(tmp_path: Path) -> None:

@@ -42,6 +42,11 @@ class Own:
             (SCALES,),
             "waiting_cost has no effect under policy 'binpack': only 'adaptive' takes it into account.",
         ),
+        (
+            Options(consolidate_within=0.0, policy="pressure"),
+            (SCALES,),
+            "consolidate_within has no effect under policy 'pressure': only 'adaptive' takes it into account.",
+        ),
         (Options(target_wait="fast", waiting_cost=1.0), (FIXED, SCALES), ""),
         (Options(target_wait="fast", policy=Own()), (SCALES,), ""),
         (Options(policy="vanilla"), (FIXED,), ""),

@@ -63,3 +63,11 @@ def test_each_spec_has_positions_of_its_own_and_an_earlier_one_keeps_them() -> N
     history.take(first)
     assert (history.first, history.present) == (0, first)
     assert history.position_of((Spec(vcpus=5),)) == 4
+
+
+def test_positions_of_an_update_that_failed_are_not_given_to_others() -> None:
+    history = SpecHistory({0: (Spec(vcpus=1),)})
+    assert history.position_of((Spec(vcpus=2), Spec(vcpus=3))) == 1
+    assert history.position_of((Spec(vcpus=4),)) == 3
+    assert history.position_of((Spec(vcpus=2), Spec(vcpus=3))) == 1, "it is tried again"
+    assert (history.first, history.present) == (0, (Spec(vcpus=1),))

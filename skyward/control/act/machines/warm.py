@@ -80,7 +80,9 @@ def adapted(
     for spec, config in zip(specs, configs, strict=True):
         fits = config == found.config and needs_same_machines(spec, found.spec)
         if fits and is_worth_taking(spec, wanted, found.source, found.source.hourly_price):
-            source = replace(found.source, position=first + configs.index(config), lender=entry.lender or entry.number)
+            position = first + configs.index(config)
+            lender = entry.lender or entry.number
+            source = replace(found.source, position=position, group=wanted.group, lender=lender)
             return replace(found, source=source, spec=replace(spec, allocation=found.spec.allocation))
     return None
 

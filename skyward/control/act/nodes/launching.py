@@ -73,11 +73,13 @@ class LauncherUpdate:
         group: the group as scaling will see it.
         unpriced: sources of the new specs without a known price.
         apply: launches machines from the new specs from then on.
+        discard: forgets the new specs: the update is refused.
     """
 
     group: Group
     unpriced: tuple[MachineSource, ...]
     apply: Callable[[], None]
+    discard: Callable[[], None]
 
 
 class Launcher:
@@ -272,17 +274,32 @@ class Launcher:
     async def prepare_update(self, specs: Sequence[Spec], first: int) -> "LauncherUpdate":
         """Find the offers for other specs, and set up what the machines of the preferred one share.
 
+        If that fails, nothing of the new specs is left.
+
         Args:
             specs: specs to launch machines from, once the update is applied. Until then, nothing changes.
-            first: position of the first of them.
+            first: position of the first of them: no other specs have it.
 
         Raises:
             SpecError, NoOffersError: see `prepare`.
         """
         _check_images(specs)
-        found = await self._find(specs, first)
         positions = range(first, first + len(specs))
-        failures = await self._prepare_preferred(positions)
+        known = set(self._sources_at(positions))
+
+        def discard() -> None:
+            # What a provider has set up stays on record until the pool is closed: its machines there may share it.
+            unused = [each for each in self._sources_at(positions) if each not in known and not each.lender]
+            for source in unused:
+                if self._states[source].entry is None:
+                    del self._states[source]
+
+        try:
+            found = await self._find(specs, first)
+            failures = await self._prepare_preferred(positions)
+        except BaseException:  # an interrupt, too
+            discard()
+            raise
 
         def apply() -> None:
             self._specs, self._first = specs, first
@@ -290,7 +307,7 @@ class Launcher:
 
         states = [self._states[source] for source in self._sources_at(positions)]
         unpriced = tuple(state.source for state in states if not state.offered.priced)
-        return LauncherUpdate(self._group_of(states[0].offered), unpriced, apply)
+        return LauncherUpdate(self._group_of(states[0].offered), unpriced, apply, discard)
 
     async def _find(self, specs: Sequence[Spec], first: int) -> FoundOffers:
         """Find the offers of specs, and add their sources. `first`: position of the first of the specs."""
@@ -299,7 +316,8 @@ class Launcher:
             specs, options.selection, priced=options.budget is not None, within=options.provision_timeout or ASK_WITHIN
         )
         for offered in found.offered:
-            source = replace(offered.source, position=first + offered.source.position)
+            position = first + offered.source.position
+            source = replace(offered.source, position=position, group=self._group)
             self._states.setdefault(source, SourceState(replace(offered, source=source)))
         return found
 

@@ -75,11 +75,10 @@ class TaskOutcome:
 
 
 class Run[T]:
-    """A submitted task or broadcast.
+    """A submitted task or broadcast. Its result is in `future`.
 
-    Attributes:
-        future: its result; for a broadcast the list of results by rank; for a generator function the return value, at
-            the end of the stream.
+    For a broadcast it is the list of results by rank; for a generator function the return value, at the end of the
+    stream.
 
     Example:
         >>> run = pool.start(train(10))

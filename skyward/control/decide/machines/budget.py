@@ -92,6 +92,11 @@ class Ledger:
         """Return whether the budget allows to request more machines that cost this much together, USD an hour."""
         return self.budget is None or self.committed(now) + per_hour * DRAIN_RESERVE / 3600 <= self.budget + _ROUNDING
 
+    def could_replace(self, machines: Iterable[int], per_hour: float, now: float) -> bool:
+        """Return whether the budget allows others that cost this much together, USD an hour, once these are gone."""
+        gone = sum(self._prices.get(each, 0.0) + self._reserved.get(each, 0.0) for each in machines)
+        return self.could_pay_more(per_hour - gone, now)
+
     def bill(self, machine: int, now: float) -> None:
         """Start billing an allocated machine."""
         self._advance(now)

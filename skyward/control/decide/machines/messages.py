@@ -47,12 +47,14 @@ class Desired:
         victims: ranks to remove first, if nodes must go.
         retry_given_up: True to retry ranks that were given up.
         drain: rank of a running node to drain, in preference to any other.
+        full: groups that have no room for an additional node of an update any more.
     """
 
     nodes: Mapping[str, int]
     victims: tuple[int, ...] = ()
     retry_given_up: bool = False
     drain: int | None = None
+    full: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """The reconciler: converges the actual nodes to the desired nodes. Decides only; no I/O.
 
 A node is known by its rank, a machine by its number. Freed ranks are reused, lowest first, so that ranks stay
-`0 .. n-1`; rank 0 is the head, which is removed only with every node. Booting machines count as nodes, so nothing is
-launched twice; leaving nodes count neither as nodes nor as surplus.
+`0 .. n-1`; rank 0 is the head, which is removed only with every node, and replaced while any is wanted. Booting
+machines count as nodes, so nothing is launched twice; leaving nodes count neither as nodes nor as surplus.
 
 Machines follow Ray's lifecycle (`skyward.control.decide.machines.instance`). Source: spec/ "Provision controllers"
 and "Autoscaler v2".
@@ -166,9 +166,7 @@ class Reconciler:
 
     def requested(self, group: str) -> int:
         """Return the number of nodes of a group whose machines are requested, without an answer so far."""
-        if not self.table.counts_in("REQUESTED").get(group):
-            return 0
-        return sum(machine.state == "REQUESTED" for machine in self.table.of(group, "booting"))
+        return sum(machine.wanted for machine in self.table.of_state(group, "REQUESTED"))
 
     def lowest_price(self, group: str) -> float:
         """Return the lowest price of the sources of a group that may be asked again, USD an hour."""
@@ -227,8 +225,9 @@ class Reconciler:
         self.table.cause = cause
         effects: list[ReconcilerEffect] = []
         match message:
-            case Desired(nodes, victims, retry_given_up, drain):
+            case Desired(nodes, victims, retry_given_up, drain, full):
                 self.desired.update(nodes)
+                self.extra -= full
                 self._victims = victims
                 if retry_given_up:
                     self._retry_given_up()
@@ -568,23 +567,19 @@ class Reconciler:
         if not everything_goes and head is not None and not (head.reclaimed or head.replaced):
             self._reactivate(head, "it is the head, and nodes are wanted again", now, effects)
         self._move_queued_head(now, effects)
+        for group in self.desired:  # of every group first: another one may launch the head
+            self._release_given_up(group)
         for group in self.desired:
             there, wanted = self.effective(group), self.wanted(group)
-            given_up = [rank for rank, owner in self._given_up.items() if owner == group]
-            for rank in sorted(given_up, reverse=True)[: max(0, there + len(given_up) - wanted)]:
-                given_up.remove(rank)
-                del self._given_up[rank]
-            missing = wanted - there - len(given_up)
+            missing = wanted - there - self._count_given_up(group)
             if missing > 0:
                 missing -= self._keep_leaving(group, missing, now, effects)
                 for rank in self.table.free_ranks(missing, self._given_up):
-                    failures = self._failures.get(rank, 0)
-                    self.table.add(
-                        group, rank, now + self._backoff.first * 2 ** (failures - 1) if failures else now, now
-                    )
+                    self._add(group, rank, now)
             elif there > wanted:
                 excess = there - wanted - self._refill_fewer(group, there - wanted)
                 self._shrink(group, excess, everything_goes, now, effects)
+        self._replace_missing_head(now, effects)
 
     def _refill_fewer(self, group: str, excess: int) -> int:
         """Fill the ranks of up to `excess` fewer draining nodes again; return the number. The head's is filled."""
@@ -592,6 +587,39 @@ class Reconciler:
         for machine in others:
             machine.refilled = False
         return len(others)
+
+    def _add(self, group: str, rank: int, now: float) -> None:
+        """Add a queued machine for a rank, which waits longer after each failed one."""
+        failures = self._failures.get(rank, 0)
+        self.table.add(group, rank, now + self._backoff.first * 2 ** (failures - 1) if failures else now, now)
+
+    def _release_given_up(self, group: str) -> None:
+        """Forget the given-up ranks of a group that are not wanted any more, the highest first.
+
+        The head is wanted as long as any node is: it stays given up unless a group can launch another one.
+        """
+        given_up = sorted((rank for rank, owner in self._given_up.items() if owner == group), reverse=True)
+        surplus = max(0, self.effective(group) + len(given_up) - self.wanted(group))
+        for rank in given_up[:surplus]:
+            if rank or not any(self.desired.values()) or self._groups_for_head():
+                del self._given_up[rank]
+
+    def _groups_for_head(self) -> list[str]:
+        """Return the wanted groups that can launch the head."""
+        return [group for group in self.desired if self.wanted(group) and not self.is_closed(group)]
+
+    def _replace_missing_head(self, now: float, effects: list[ReconcilerEffect]) -> None:
+        """Launch the head if no group has launched it, because each has as many nodes as it is to have.
+
+        A node of its group leaves in exchange, unless all of them must stay.
+        """
+        able = self._groups_for_head()
+        if 0 in self.table.assignments or 0 in self._given_up or not able:
+            return
+        group = min(able, key=lambda name: now < self.failing_until(name))  # the first one that does not fail
+        self._add(group, 0, now)
+        if (excess := self.effective(group) - self.wanted(group)) > 0:
+            self._shrink(group, excess, False, now, effects)
 
     def _move_queued_head(self, now: float, effects: list[ReconcilerEffect]) -> None:
         """Drop a head that was not launched yet, if its group is to have no node and one of another group starts."""

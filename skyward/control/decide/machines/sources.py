@@ -27,6 +27,7 @@ class MachineSource:
     Attributes:
         market: "" if it is unknown.
         position: index of its provider among those of the group; two may have the same name but other settings.
+        group: group that it launches machines for: providers of the same name may have other settings in each.
         hourly_price: USD an hour for one machine.
         lender: number of the journal's entry of another pool whose warm machines were taken over; 0 for machines that
             this pool launches.
@@ -37,6 +38,7 @@ class MachineSource:
     zone: str = ""
     market: Market | Literal[""] = ""
     position: int = 0
+    group: str = ""
     hourly_price: float = field(default=0.0, compare=False)
     lender: int = 0
 
@@ -89,7 +91,7 @@ class Backoff:
     patience: int = PATIENCE
     _failures: dict[MachineSource, _Failures] = field(default_factory=dict)
     _resting: dict[MachineSource, float] = field(default_factory=dict)
-    _denied: set[tuple[str, int]] = field(default_factory=set)
+    _denied: set[tuple[str, int, str]] = field(default_factory=set)
     _answered_at: dict[MachineSource, float] = field(default_factory=dict)
 
     @property
@@ -107,7 +109,7 @@ class Backoff:
     ) -> None:
         """Record that a request made at `asked_at` failed."""
         if kind == "denied":
-            self._denied.add((source.provider, source.position))
+            self._denied.add((source.provider, source.position, source.group))
         pauses = {"capacity": self.no_capacity, "quota": QUOTA_PAUSE, "impossible": inf}
         rest = now + max(pauses.get(kind, 0.0), retry_after or 0.0)
         self._resting[source] = max(self._resting.get(source, 0.0), rest)
@@ -138,7 +140,7 @@ class Backoff:
 
     def ready_at(self, source: MachineSource) -> float:
         """Return when the source may be used again; infinity for never."""
-        if (source.provider, source.position) in self._denied:
+        if (source.provider, source.position, source.group) in self._denied:
             return inf
         record = self._failures.get(source)
         return max(self._resting.get(source, 0.0), 0.0 if record is None else record.until)

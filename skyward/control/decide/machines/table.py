@@ -4,7 +4,7 @@ Its indices are kept up to date, so that a message of one machine does not visit
 """
 
 import itertools
-from collections.abc import Container, Iterator
+from collections.abc import Collection, Container, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -109,6 +109,10 @@ class MachineTable:
     def counts_in(self, state: InstanceState) -> dict[str, int]:
         """Return the number of machines in a state, by group; groups without any are left out."""
         return {group: len(found) for group, found in self._states.get(state, {}).items() if found}
+
+    def of_state(self, group: str, state: InstanceState) -> Collection[Machine]:
+        """Return the machines of a group in a state, in any order."""
+        return self._states.get(state, {}).get(group, {}).values()
 
     def in_states(self, *states: InstanceState) -> list[Machine]:
         """Return the machines in these states, the oldest first."""

@@ -58,10 +58,13 @@ class FirstNodes:
             after = within_total({**after, **least}, least, needed, self._max_nodes)
         return after
 
-    def possible(self) -> list[Needs]:
-        """Return the waiting shapes that a group could hold."""
+    def possible(self, now: float) -> list[Needs]:
+        """Return the waiting shapes that a group could hold, those first for which a node can be launched now."""
         able = [group for group in self._groups.values() if group.max]
-        return [needs for needs in self._tasks.shapes() if any(group.can_hold(needs) for group in able)]
+        obstacles = self._prospects.obstacles(now)
+        free = [group for group in able if group.name not in obstacles]
+        shapes = [needs for needs in self._tasks.shapes() if any(group.can_hold(needs) for group in able)]
+        return sorted(shapes, key=lambda needs: (not any(group.can_hold(needs) for group in free), str(needs)))
 
     def overlooked(self, groups: Sequence[Group]) -> dict[str, int]:
         """Return the nodes without which waiting tasks could start nowhere, by group: one for each such shape.

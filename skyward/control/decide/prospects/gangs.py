@@ -164,6 +164,8 @@ class GangProspects:
                 return GangEnd("abandoned", f"cannot start enough nodes for {gang_text(gang)}: it {whys}")
             most = maximum_text(groups, self.prospects.max_nodes)
             adds = ", and policy 'no' adds none" if fixed is not None else ""
+            if self.prospects.max_nodes is not None and (head := self._staying_head) is not None:
+                adds += f", and node 0, of group {head!r}, stays as long as any other"
             return GangEnd("infeasible", f"{gang_text(gang)}, which need more nodes than there are, {most}{adds}")
         per_hour = sum(launches.get(group.name, 0) * group.hourly_price for group in groups) if launches else 0.0
         if per_hour and not self.prospects.ledger.could_pay_more(per_hour, now):
@@ -235,7 +237,15 @@ class GangProspects:
             most = min(most, self._coming(group.name))
         if fixed is not None:
             most = min(most, max(fixed.get(group.name, 0), self._coming(group.name)))
-        return replace(group, max=most, hourly_price=self.prospects.reconciler.price_now(group.name, now))
+        least = max(group.min, 1) if group.name == self._staying_head else group.min
+        return replace(group, min=least, max=most, hourly_price=self.prospects.reconciler.price_now(group.name, now))
+
+    @property
+    def _staying_head(self) -> str | None:
+        """Group of node 0 if it stays, because another group always has a node; else None."""
+        head = self.prospects.reconciler.head
+        others = (group.min for name, group in self.prospects.groups.items() if name != head)
+        return head if head is not None and not self.prospects.groups[head].min and any(others) else None
 
     def _coming(self, group: str) -> int:
         """Return the number of nodes that are active, or whose machines are at least requested."""

@@ -108,19 +108,21 @@ class Prospects:
         if reconciler.is_closed(group):
             return GroupObstacle("closed", f"gets no more machines: {reconciler.last_refusal(group)}", is_final=True)
         price = reconciler.price_now(group, now)
+        node = f"a node for {money_text(price)}/h"
         if not ledger.could_pay(reconciler.lowest_price(group), now):
-            return GroupObstacle("budget", self._unaffordable(price, now), is_final=True)
+            return GroupObstacle("budget", self._unaffordable("another node", node, now), is_final=True)
         if reconciler.paused_until(group, now) > now:
             return GroupObstacle("sold out", f"gets no machine now: {reconciler.last_refusal(group)}")
         if not ledger.affordable(machine, price, now):
-            return GroupObstacle("budget", self._unaffordable(price, now))
+            return GroupObstacle("budget", self._unaffordable("another node", node, now))
         return None
 
-    def _unaffordable(self, price: float, now: float) -> str:
+    def _unaffordable(self, what: str, node: str, now: float) -> str:
+        """Return that the budget does not cover `what`; `node`: that of which some seconds must be covered."""
         return (
-            f"cannot afford another node: {money_text(self.ledger.spent(now))} of its budget of "
-            f"{money_text(self.ledger.budget or 0.0)} is spent, and {DRAIN_RESERVE:g} s of a node for "
-            f"{money_text(price)}/h must be covered; {RAISE_BUDGET}"
+            f"cannot afford {what}: {money_text(self.ledger.spent(now))} of its budget of "
+            f"{money_text(self.ledger.budget or 0.0)} is spent, and {DRAIN_RESERVE:g} s of {node} must be covered; "
+            f"{RAISE_BUDGET}"
         )
 
     # For the policies.
@@ -189,15 +191,15 @@ class Prospects:
             return None
         if any(map(self.reconciler.requested, able)):
             return None
-        found = [obstacles[name] for name in able if name in obstacles]
+        found = {name: obstacles[name] for name in able if name in obstacles}
         if len(found) < len(able):
             return None
         since = self._in_vain_since.setdefault(needs, now)
-        if not all(each.is_final for each in found):
+        if not all(each.is_final for each in found.values()):
             if now - since <= self.reconciler.limits.patience:
                 return None
-            found = [each for each in found if not each.is_final]
-        return self._vain_wait(found)
+            found = {name: each for name, each in found.items() if not each.is_final}
+        return self._vain_wait(found, now)
 
     def _end_of_rank(self, rank: int, now: float) -> VainWait | None:
         assignment = self.reconciler.table.assignments.get(rank)
@@ -215,15 +217,19 @@ class Prospects:
         since = self._missing_since.setdefault(rank, now)
         if not found.is_final and now - since <= self.reconciler.limits.patience:
             return None
-        end = self._vain_wait([found])
+        end = self._vain_wait({machine.group: found}, now)
         return replace(end, why=f"cannot start node {rank}: it {end.why}")
 
-    def _vain_wait(self, found: Collection[GroupObstacle]) -> VainWait:
-        """Return the end of tasks for these obstacles, all of which are final, or have lasted for the patience."""
-        whys = dict.fromkeys(each.why for each in found)
-        is_money = all(each.kind == "budget" for each in found)
+    def _vain_wait(self, found: Mapping[str, GroupObstacle], now: float) -> VainWait:
+        """Return the end of tasks for these obstacles, by group: all are final, or have lasted for the patience."""
+        whys = dict.fromkeys(each.why for each in found.values())
+        is_money = all(each.kind == "budget" for each in found.values())
+        if is_money and len(found) > 1:
+            prices = [(name, self.reconciler.price_now(name, now)) for name in found]
+            of_groups = (f"of {name!r} for {money_text(price)}/h" for name, price in prices)
+            whys = dict.fromkeys([self._unaffordable(f"another node {' or '.join(of_groups)}", "the node", now)])
         minutes = self.reconciler.limits.patience / 60
-        waited = "" if all(each.is_final for each in found) else f", for over {minutes:g} minutes"
+        waited = "" if all(each.is_final for each in found.values()) else f", for over {minutes:g} minutes"
         return VainWait("; it ".join(whys) + waited, "unfunded" if is_money else "abandoned")
 
     def _has_node_for(self, needs: Needs, name: str) -> bool:

@@ -19,11 +19,20 @@ __all__ = ["MadeRoom", "RoomMaker"]
 
 @dataclass(frozen=True, slots=True)
 class MadeRoom:
-    """Change that makes room: the desired nodes by group, the ranks to remove, and the reason."""
+    """Change that makes room.
+
+    Attributes:
+        after: the desired nodes by group. They are none if node 0 makes room, which goes with the last node: then the
+            first nodes for what waits are to be launched at once.
+        victims: ranks to remove.
+        reason: why.
+        needs: those of the tasks that get the room; None if a gang does.
+    """
 
     after: Mapping[str, int]
     victims: tuple[int, ...]
     reason: str
+    needs: Needs | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +80,7 @@ class RoomMaker:
         there = sum(map(self._reconciler.effective, self._groups))
         if self._max_nodes is None or there < self._max_nodes:
             return None
-        unheld = [needs for needs in self._tasks.shapes() if not self._is_held(needs)]
+        unheld = sorted((needs for needs in self._tasks.shapes() if not self._is_held(needs)), key=str)
         if not unheld:
             return None
         kept, desired = self._kept.busy_nodes(now), self._reconciler.desired
@@ -95,7 +104,7 @@ class RoomMaker:
             goes_now = rank in self._reconciler.would_drain(after, (rank,))
             maker = f"idle node {rank}" if goes_now else f"a node of group {gives!r} that is still booting"
             reason = f"tasks wait that need a node of group {group.name!r}, and {maker} makes room for it"
-            return MadeRoom(after, (rank,), reason)
+            return MadeRoom(after, (rank,), reason, needs)
         return None
 
     def for_gang(self, snapshot: Callable[[Mapping[str, GroupObstacle]], Snapshot], now: float) -> MadeRoom | None:
@@ -115,19 +124,21 @@ class RoomMaker:
         if room is None:
             self._without_room = state
             return None
-        after = dict(desired)
-        for rank in room.victims:
-            after[idle[rank]] -= 1
-        if 0 not in room.victims:
+        after, victims = dict(desired), room.victims
+        if 0 in victims:  # it goes only with every other node
+            after, victims = dict.fromkeys(desired, 0), tuple(idle)
+        else:
+            for rank in victims:
+                after[idle[rank]] -= 1
             for group, more in room.launch.items():
                 after[group] = max(after[group], there[group]) + more
         names = joined(f"{count_text(more)} of group {group!r}" for group, more in room.launch.items())
-        drained = set(self._reconciler.would_drain(after, room.victims)).intersection(room.victims)
-        makers = [f"idle node {rank}" for rank in room.victims if rank in drained]
-        if booting := len(room.victims) - len(drained):
+        drained = set(self._reconciler.would_drain(after, victims)).intersection(victims)
+        makers = [f"idle node {rank}" for rank in victims if rank in drained]
+        if booting := len(victims) - len(drained):
             makers.append(f"{count_text(booting)} that {'is' if booting == 1 else 'are'} still booting")
-        make = "makes" if len(room.victims) == 1 else "make"
-        return MadeRoom(after, room.victims, f"{gang_text(room.gang)}, lack {names}, and {joined(makers)} {make} room")
+        make = "makes" if len(victims) == 1 else "make"
+        return MadeRoom(after, victims, f"{gang_text(room.gang)}, lack {names}, and {joined(makers)} {make} room")
 
     def _is_held(self, needs: Needs) -> bool:
         """Return whether a node that could hold this shape is active or boots."""

@@ -274,6 +274,8 @@ class TaskManager(TaskQueries):
         for broadcast, record in self._book.broadcasts.items():
             if record.bound or record.cancelled or (record.only is not None and rank not in record.only):
                 continue
+            if joined.is_extra and record.given:
+                continue
             if record.collective is not None:
                 count = record.collective.terms.procs
                 if not record.members and self._book.table.nodes[rank].could_hold(record.needs, count):

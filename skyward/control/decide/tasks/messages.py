@@ -138,13 +138,18 @@ class Broadcast:
 
 @dataclass(frozen=True, slots=True)
 class RankJoined:
-    """Report that a node can take `slots` tasks at once, as far as its resources go."""
+    """Report that a node can take `slots` tasks at once, as far as its resources go.
+
+    Attributes:
+        is_extra: True for a node that is there only while others are replaced: broadcasts that have begun do without it.
+    """
 
     rank: int
     slots: int
     group: str = ""
     resources: Resources = field(default_factory=dict)
     capabilities: frozenset[str] = frozenset()
+    is_extra: bool = False
 
 
 @dataclass(frozen=True, slots=True)

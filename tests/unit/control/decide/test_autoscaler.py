@@ -1,6 +1,7 @@
 """The cooldown of the autoscaler."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from skyward.control.decide.autoscaler import Autoscaler, GrowthLimits
 from skyward.scaling.snapshot import Counts, Decision, Group, Snapshot
@@ -14,9 +15,10 @@ class Scripted:
     interval: float | None = None
     nodes: int = 0
     settled: bool = True
+    replaced: Mapping[str, int] = field(default_factory=dict)
 
     def decide(self, snapshot: Snapshot) -> Decision:
-        return Decision({"nodes": self.nodes}, "as told", settled=self.settled)
+        return Decision({"nodes": self.nodes}, "as told", settled=self.settled, replaced=self.replaced)
 
 
 class Pool:
@@ -65,3 +67,13 @@ def test_a_change_by_hand_starts_the_cooldown_of_both() -> None:
     pool.autoscaler.start_cooldown(100.0)
     assert pool.want(6, now=110.0) == 8
     assert pool.want(6, now=130.0) == 6
+
+
+def test_nodes_whose_replacements_are_active_leave_in_the_cooldown_and_no_others() -> None:
+    pool = Pool()
+    pool.want(8, now=0.0)
+    pool.policy.replaced = {"nodes": 2}
+    assert pool.want(5, now=1.0) == 6, "the third one idles, and waits for the cooldown"
+    pool.policy.replaced = {}
+    assert pool.want(5, now=29.0) == 6
+    assert pool.want(5, now=30.0) == 5

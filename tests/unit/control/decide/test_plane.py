@@ -257,7 +257,10 @@ def test_exhausted_budget_drains_every_node_and_ends_queued_tasks() -> None:
     running, waiting = world.submit(2)
     world.wait(130)
     assert world.settled == {waiting: "unfunded"}
-    assert "the budget of $3.00 is almost used up: $2.00 is spent" in world.reasons_given[-1]
+    assert world.reasons_given[-1] == (
+        "1 -> 0 nodes: the rest of the budget of $3.00 is needed to drain the nodes: $2.00 is spent, and they cost "
+        "$1.00 in the 60 s that it takes, at $60.00 per hour, so all nodes are drained"
+    )
     world.finish([running])
     world.bury()
     assert world.alive == {}
@@ -265,6 +268,16 @@ def test_exhausted_budget_drains_every_node_and_ends_queued_tasks() -> None:
     assert world.plane.ledger.spent(world.now) <= 3.0
     (after,) = world.submit()
     assert world.settled[after] == "unfunded"
+
+
+def test_pool_without_minimum_launches_nodes_for_tasks_again_once_its_budget_is_removed() -> None:
+    world = World(Group("default", 0, 1, hourly_price=60.0), budget=3.0).open()
+    world.submit(1)
+    world.wait(5)
+    world.deliver()
+    world.wait(130)
+    world.tell(SetBudget(None))
+    assert "0 -> 0 nodes: the budget was removed, so the pool launches nodes for tasks again" in world.reasons_given
 
 
 def test_long_task_is_evicted_before_the_budget_is_exceeded() -> None:

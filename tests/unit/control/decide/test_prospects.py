@@ -164,6 +164,20 @@ def test_tasks_end_when_the_only_group_that_fits_is_too_dear(policy: str) -> Non
     assert "$30" in world.reasons[gpu]
 
 
+def test_tasks_that_no_group_can_run_for_the_budget_name_the_groups_in_one_sentence() -> None:
+    """Regression: the same sentence was said for each group, without the name of the group."""
+    groups = Group("cheap", 0, 2, hourly_price=60.0), Group("dear", 0, 2, hourly_price=600.0)
+    world = World(*groups, budget=0.5, cooldown=5.0).open()
+    (task,) = world.submit(1)
+    world.wait(40)
+    assert world.settled == {task: "unfunded"}
+    assert world.reasons[task].startswith(
+        "cannot afford another node of 'cheap' for $60.00/h or of 'dear' for $600.00/h: $0.00 of its budget of $0.50 "
+        "is spent, and 60 s of the node must be covered; raise the budget to continue"
+    )
+    assert world.reasons[task].count("raise the budget") == 1
+
+
 def test_plain_tasks_go_to_the_group_that_the_budget_covers() -> None:
     groups = (Group("small", 0, 4, hourly_price=0.0), Group("large", 0, 4, resources={"GPU": 1.0}, hourly_price=30.0))
     world = World(*groups, policy="pressure", budget=0.1).open()

@@ -22,6 +22,7 @@ from skyward.control.decide.machines.messages import (
     Reconcile,
     ReconcilerMessage,
     Refused,
+    TakenOver,
     Terminate,
     Terminated,
 )
@@ -279,3 +280,80 @@ def test_drain_of_the_head_is_cancelled_when_another_group_scales_up() -> None:
     assert reconciler.handle(Desired({"a": 0, "b": 0}), 1.0) == [Drain(0, machine=1)]
     effects = reconciler.handle(Desired({"a": 0, "b": 1}), 2.0)
     assert effects == [Activate(1, 0, "a"), Launch("b", PLACES["b"][0], (2,))]
+
+
+def fail_boots(reconciler: Reconciler, rank: int, now: float) -> float:
+    """Let every boot of a rank fail until the rank is given up; return the time after that."""
+    while rank not in reconciler.given_up:
+        machine = reconciler.table.assignments[rank].machine
+        if machine.state == "QUEUED":
+            now = max(now, machine.not_before)
+            reconciler.handle(Reconcile(), now)
+        reconciler.handle(Allocated(machine.id), now)
+        reconciler.handle(Failed(machine.id, "it does not boot"), now)
+    return now
+
+
+def test_lost_head_is_replaced_while_machines_of_a_former_process_exceed_the_desired_number() -> None:
+    source = MachineSource("cloud")
+    reconciler = Reconciler({"nodes": (source,)}, existing={"nodes": {source: 3}})
+    reconciler.handle(Desired({"nodes": 3}), 0.0)
+    for number in (1, 2, 3):
+        reconciler.handle(Allocated(number), 0.0)
+    reconciler.handle(Desired({"nodes": 1}), 1.0)
+    reconciler.handle(Joined(1, reports=True), 2.0)
+    reconciler.handle(TakenOver(1), 3.0)
+    effects = reconciler.handle(Lost(1, "it did not answer"), 4.0)
+    assert [(gone.rank, gone.again) for gone in effects if isinstance(gone, NodeGone)] == [(0, True)]
+    assert Launch("nodes", source, (4,)) in effects
+    assert reconciler.head == "nodes"
+    for number in (2, 3):  # nothing runs there, so they leave once that is known
+        reconciler.handle(Joined(number, reports=True), 5.0)
+        effects = reconciler.handle(TakenOver(number), 6.0)
+        assert [each.machine for each in effects if isinstance(each, Drain)] == [number]
+    assert reconciler.effective("nodes") == 1
+
+
+def test_given_up_head_is_replaced_when_its_group_is_to_have_fewer_nodes() -> None:
+    reconciler = Reconciler(PLACES, limits=LIMITS, opening=False, may_empty=True)
+    reconciler.handle(Desired({"a": 2, "b": 0}), 0.0)
+    booting = reconciler.table.assignments[1].machine
+    now = fail_boots(reconciler, 0, 0.0)
+    reconciler.handle(Desired({"a": 1, "b": 0}), now)
+    assert list(reconciler.table.assignments) == [0]
+    assert booting.stage == "leaving", "node 0 takes its place"
+
+
+@pytest.mark.parametrize("groups", [("a", "b"), ("b", "a")], ids=["failing group first", "failing group last"])
+def test_group_that_takes_the_place_of_a_failing_one_launches_the_head(groups: tuple[str, str]) -> None:
+    reconciler = Reconciler(PLACES, limits=LIMITS, opening=False, may_empty=True)
+    reconciler.handle(Desired({group: int(group == "a") for group in groups}), 0.0)
+    now = fail_boots(reconciler, 0, 0.0)
+    reconciler.handle(Desired({"a": 0, "b": 1}), now)
+    assert {rank: each.machine.group for rank, each in reconciler.table.assignments.items()} == {0: "b"}
+
+
+def test_group_that_is_complete_launches_the_head_that_another_one_gives_up() -> None:
+    reconciler = Reconciler(PLACES, limits=LIMITS, opening=False, may_empty=True)
+    reconciler.handle(Desired({"a": 1, "b": 1}), 0.0)
+    other = reconciler.table.assignments[1].machine
+    reconciler.handle(Allocated(other.id), 0.0)
+    reconciler.handle(Joined(other.id), 0.0)
+    now = fail_boots(reconciler, 0, 0.0)
+    effects = reconciler.handle(Desired({"a": 0, "b": 1}), now)
+    assert Drain(1, machine=other.id) in effects, "it makes room for node 0, and keeps its tasks until they end"
+    assert reconciler.table.assignments[0].machine.group == "b"
+
+
+def test_head_stays_given_up_while_no_wanted_group_can_launch_one() -> None:
+    reconciler = Reconciler(PLACES, limits=LIMITS, opening=False, may_empty=True)
+    reconciler.handle(Desired({"a": 2, "b": 0}), 0.0)
+    other = reconciler.table.assignments[1].machine
+    reconciler.handle(Allocated(other.id), 0.0)
+    reconciler.handle(Joined(other.id), 0.0)
+    now = fail_boots(reconciler, 0, 0.0)
+    for source in PLACES["a"]:
+        reconciler.requester.backoff.failed(source, now, now, "impossible")
+    reconciler.handle(Desired({"a": 1, "b": 0}), now)
+    assert reconciler.given_up == {0}
+    assert other.state == "RUNNING"

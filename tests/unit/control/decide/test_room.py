@@ -114,3 +114,43 @@ def test_decision_names_the_booting_node_that_goes_in_place_of_an_idle_one() -> 
     world.submit(1, GPU)
     assert not any(isinstance(effect, machines.Drain) for effect in world.said)
     assert world.reasons_given[-1].endswith("and a node of group 'cpus' that is still booting makes room for it")
+
+
+@pytest.mark.parametrize("policy", ELASTIC)
+def test_node_0_of_another_group_goes_with_an_idle_node_that_a_gang_could_use(policy: str) -> None:
+    """Regression: the group of node 0 was to have no node, its policy wanted it again, and so on for ever."""
+    world = World(CPUS, GPUS, policy=policy, max_nodes=2, idle_timeout=3600.0, cooldown=30.0).open()
+    world.tell(Resize({"cpus": (1, 4)}))
+    world.deliver()
+    world.tell(Resize({"gpus": (1, 4)}))
+    world.deliver()
+    world.tell(Resize({"cpus": (0, 4), "gpus": (0, 4)}))
+    members = submit(world, GPU, GPU, placement="strict_spread")
+    run_until_sent(world, members)
+    assert set(members) <= set(world.sent)
+    assert dict(world.plane.desired) == {"cpus": 0, "gpus": 2}
+
+
+@pytest.mark.parametrize("policy", ELASTIC)
+def test_node_0_that_goes_for_a_task_is_followed_at_once_by_a_node_that_can_hold_it(policy: str) -> None:
+    """Regression: a policy that was asked in between could want the former node again."""
+    world = full_of_idle_nodes(policy, cpus=1)
+    (task,) = world.submit(1, GPU)
+    assert dict(world.plane.desired) == {"cpus": 0, "gpus": 1}
+    world.wait(60.0)
+    assert dict(world.plane.desired) == {"cpus": 0, "gpus": 1}
+    world.deliver()
+    assert task in world.sent
+
+
+def test_gang_ends_if_node_0_of_another_group_always_stays_in_its_place() -> None:
+    """Regression: it waited for ever for a node that the pool can never have."""
+    world = World(CPUS, GPUS, policy="capability", max_nodes=2, idle_timeout=3600.0).open()
+    world.tell(Resize({"cpus": (1, 4)}))
+    world.deliver()
+    world.tell(Resize({"gpus": (1, 4)}))
+    world.deliver()
+    world.tell(Resize({"cpus": (0, 4)}))
+    members = submit(world, GPU, GPU)
+    assert {world.settled[task] for task in members} == {"infeasible"}
+    assert world.reasons[members[0]].endswith("and node 0, of group 'cpus', stays as long as any other")

@@ -8,6 +8,7 @@ import pytest
 from skyward.control.decide.machines import messages as machines
 from skyward.control.decide.machines.sources import MachineSource
 from skyward.control.decide.messages import KeptAdded, ReleaseKept, Resize, SetBudget, Tick, UpdateGroup
+from skyward.control.decide.tasks import messages as tasks
 from skyward.control.decide.updating import GroupUpdate, OutdatedNode, UpdateStep, next_step
 from skyward.kept.keep import KeptInfo
 from skyward.kept.registry import KeptEntry
@@ -81,11 +82,13 @@ def test_nodes_stay_while_the_present_spec_cannot_be_launched() -> None:
 # The control plane.
 
 
-def update(world: World, *, position: int = 1, fields: tuple[str, ...] = ("image",), **changes: Any) -> None:
-    """Give group "default" another spec, whose only source has this position."""
+def update(
+    world: World, *, position: int = 1, fields: tuple[str, ...] = ("image",), price: float = 0, **changes: Any
+) -> None:
+    """Give group "default" another spec, whose only source has this position, and the earlier price by default."""
     had = world.plane.groups["default"]
     group = Group("default", had.min, had.max, had.slots, changes.pop("resources", had.resources), **changes)
-    source = MachineSource("cloud", "default", position=position, hourly_price=had.hourly_price)
+    source = MachineSource("cloud", "default", position=position, hourly_price=price or had.hourly_price)
     world.tell(UpdateGroup(group, (source,), range(position, position + 1), 600.0, fields))
 
 
@@ -126,6 +129,42 @@ def test_idle_pool_is_replaced_one_by_one() -> None:
     assert [each for each in world.reasons_given if "update of group" in each] == [
         "3 -> 3 nodes: the update of group 'default' is complete: no node of an earlier spec is left"
     ]
+
+
+@pytest.mark.parametrize("most", [{}, {"max_nodes": 3}])
+def test_no_machine_is_launched_beyond_the_maximum_when_the_pool_grows_to_it(most: dict[str, int]) -> None:
+    world = pool(1, 8 if most else 3, **most)
+    update(world)
+    assert len(world.asked) == 1
+    world.tell(Resize({"default": (3, 8 if most else 3)}, {"default": 3}))
+    assert len(world.alive) + len(world.asked) == 3
+    world.deliver()
+    assert world.active == 3
+    world.wait(60.0)
+    world.deliver()
+    assert outdated(world) == [], "the outdated node goes first, since there is no room for one more"
+    assert world.active == 3
+
+
+def test_ended_tasks_do_not_look_at_every_node(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = pool(3)
+    running = world.submit(3)
+    update(world)
+    looked = 0
+    look = world.plane.updates.steps
+
+    def steps(*given: Any) -> Any:
+        nonlocal looked
+        looked += 1
+        return look(*given)
+
+    monkeypatch.setattr(world.plane.updates, "steps", steps)
+    world.finish(running)
+    assert looked == 0, "the additional node still starts"
+    world.deliver()
+    assert outdated(world) == []
 
 
 def test_decision_log_says_what_is_replaced_by_what() -> None:
@@ -401,6 +440,7 @@ def test_earlier_spec_again_keeps_its_nodes() -> None:
     update(world)
     fail_all(world)
     update(world, position=0)
+    assert "(image): no node is replaced, since it has 3 nodes of that spec already" in str(world.reasons_given)
     world.deliver()
     assert outdated(world) == []
     assert world.active == 3
@@ -531,13 +571,44 @@ def test_smaller_pool_loses_outdated_nodes_first() -> None:
 
 def test_updates_are_refused_that_leave_tasks_without_a_node() -> None:
     world = World(Group("default", 1, 4, 1, {"GPU": 1.0}), policy="no").open()
-    assert world.plane.refuses_update(Group("default", 1, 4)) == ""
+    assert world.plane.refuses_update(Group("default", 1, 4), world.now) == ""
     (task,) = world.submit(needs=Needs({"GPU": 1.0}))
-    assert world.plane.refuses_update(Group("default", 1, 4)) == (
+    assert world.plane.refuses_update(Group("default", 1, 4), world.now) == (
         "tasks that have not ended need 1 GPU, which no node would have: wait for them, or cancel them"
     )
     world.finish([task])
-    assert world.plane.refuses_update(Group("default", 1, 4)) == ""
+    assert world.plane.refuses_update(Group("default", 1, 4), world.now) == ""
+
+
+def test_updates_are_refused_whose_nodes_the_budget_does_not_cover() -> None:
+    world = pool(2)
+    world.tell(SetBudget(0.5))
+    assert world.plane.refuses_update(Group("default", 2, 8, hourly_price=14.0), world.now) == ""
+    assert world.plane.refuses_update(Group("default", 2, 8, hourly_price=1000.0), world.now) == (
+        "its budget of $0.50, of which $0.00 is spent, does not cover 60 s of 2 nodes at $1,000.00/h: raise it first, "
+        "with `pool.set_budget(USD)`"
+    )
+    world.tell(SetBudget(None))
+    assert world.plane.refuses_update(Group("default", 2, 8, hourly_price=1000.0), world.now) == ""
+
+
+@pytest.mark.parametrize("most", [1, 3])
+def test_node_stays_if_the_budget_does_not_cover_its_successor(most: int) -> None:
+    world = pool(1, most)
+    world.tell(SetBudget(1.5 / 60))
+    update(world, price=10.0)
+    (task,) = world.submit()
+    world.finish([task])
+    world.deliver()
+    assert outdated(world) == [0]
+    assert world.active == 1
+    assert "the budget does not cover a node of the present spec at $10.00/h, even in its place" in str(
+        world.reasons_given
+    )
+    world.tell(SetBudget(1.0))
+    world.deliver()
+    assert outdated(world) == []
+    assert world.active == 1
 
 
 def test_nodes_keep_the_resources_that_they_were_launched_with() -> None:
