@@ -3,8 +3,11 @@
 import pytest
 
 from skyward.control.decide.machines import messages as machines
-from skyward.control.decide.messages import Resize
+from skyward.control.decide.messages import KeptAdded, Resize
+from skyward.control.decide.prospects.first_nodes import FirstNodes
 from skyward.control.decide.tasks import messages as tasks
+from skyward.kept.keep import KeptInfo
+from skyward.kept.registry import KeptEntry
 from skyward.scaling.registry import POLICIES
 from skyward.scaling.snapshot import GangDemand, Group
 from skyward.values.gangs import GangPlacement
@@ -154,3 +157,32 @@ def test_gang_ends_if_node_0_of_another_group_always_stays_in_its_place() -> Non
     members = submit(world, GPU, GPU)
     assert {world.settled[task] for task in members} == {"infeasible"}
     assert world.reasons[members[0]].endswith("and node 0, of group 'cpus', stays as long as any other")
+
+
+def test_kept_value_on_a_node_that_drains_takes_the_room_of_a_node_that_boots() -> None:
+    """Regression: the pool then wanted more nodes than its maximum."""
+    world = World(CPUS, GPUS, policy="vanilla", max_nodes=2, idle_timeout=3600.0).open()
+    world.tell(Resize({"cpus": (1, 1)}))
+    world.deliver()
+    world.tell(Resize({"gpus": (1, 1)}))
+    world.deliver()
+    world.submit(1, target=1)
+    world.tell(Resize({"cpus": (1, 2), "gpus": (0, 1)}, {"cpus": 2, "gpus": 0}))
+    assert dict(world.plane.desired) == {"cpus": 2, "gpus": 0}
+    world.tell(KeptAdded(KeptEntry(KeptInfo("weights", "model", "Net", 100, 600.0), 1, "pool", used_at=world.now)))
+    assert dict(world.plane.desired) == {"cpus": 1, "gpus": 1}
+    assert world.state_of(1) == "active"
+
+
+def test_first_nodes_are_those_of_a_group_that_is_not_sold_out() -> None:
+    """Regression: a set gave the order; the policy gave up a node that was sold out, it was wanted again, and so on."""
+    world = World(CPUS, GPUS, policy="vanilla", max_nodes=1).open()
+    cpu = Needs({"CPU": 1.0})
+    world.submit(1, cpu)
+    (number,) = world.asked
+    del world.asked[number]
+    world.tell(machines.Refused((number,), "no such machine is free", "capacity"))
+    world.submit(1, GPU)
+    plane = world.plane
+    first = FirstNodes(plane.groups, plane.tasks, plane.reconciler, plane.prospects, 1)
+    assert first.possible(world.now) == [GPU, cpu]
