@@ -141,7 +141,7 @@ class RankJoined:
     """Report that a node can take `slots` tasks at once, as far as its resources go.
 
     Attributes:
-        is_extra: True for a node that is there only while others are replaced: broadcasts that have begun do without it.
+        is_extra: True for a node that is there only while others are replaced: broadcasts that have begun skip it.
     """
 
     rank: int
