@@ -30,11 +30,9 @@ def retained_nodes(table: MachineTable, kept: Mapping[int, str]) -> dict[str, Re
         if assignment is not None and not assignment.machine.reclaimed:
             texts.setdefault(assignment.machine.group, {})[rank] = f"node {rank} keeps {names}"
     head = table.assignments.get(0)
+    of_head = next(iter(texts), "") if head is None else head.machine.group  # a missing head is launched again
     return {
-        group: RetainedNodes(
-            len({*ranks} | ({0} if head is not None and head.machine.group == group else set())),
-            ", ".join(ranks.values()),
-        )
+        group: RetainedNodes(len({*ranks} | ({0} if group == of_head else set())), ", ".join(ranks.values()))
         for group, ranks in texts.items()
     }
 
