@@ -23,7 +23,7 @@ from skyward.control.act.tasks.run import Run, follow, future_of
 from skyward.control.act.tasks.stopping import stop_all
 from skyward.control.act.tasks.streams import Feeder, StreamBuffer, feeder
 from skyward.control.act.tasks.task import BroadcastWork, Sink, Work
-from skyward.control.observe.origin import current_origin
+from skyward.control.observe.origin import CELL_FUNCTIONS, current_origin
 from skyward.errors import NotPicklableError, PoolClosedError, SpecError, UsageError, error_of_nodes
 from skyward.formatting import joined
 from skyward.functions.decorator import (
@@ -110,7 +110,7 @@ class Dispatcher:
         works = [self._work(pending, sink, known, waits=waits) for pending, sink in given]
         for work in works:
             if reason := _unfit_for_gang(work):
-                what = "This cell" if work.code.name in ("run_cell", "stream_cell") else f"{work.code.name}()"
+                what = "This cell" if work.code.name in CELL_FUNCTIONS else f"{work.code.name}()"
                 raise UsageError(f"{what} cannot be a member of a gang: {reason}.")
             work.is_in_gang = True
         runs += [follow(self._tasks, work) for work in works]

@@ -29,7 +29,7 @@ from skyward.scaling.snapshot.fitting import at_once, never
 from skyward.scaling.snapshot.gang_placement import GangPlan, gang_nodes
 from skyward.scaling.snapshot.gang_text import gangs_wait
 from skyward.scaling.snapshot.wording import idle_text, more_text, of_group
-from skyward.scaling.snapshot.work import rough_text, starts_of_busy, starts_of_free
+from skyward.scaling.snapshot.work import ended_share, rough_text, starts_of_busy, starts_of_free
 from skyward.scaling.surplus import Surplus
 from skyward.values.needs import Needs
 
@@ -505,7 +505,8 @@ def _use_existing(each: _Waiting, able: Iterable[_Offer], snapshot: Snapshot) ->
     is_helped = any(offer.coming for offer in able)
     # shorter tasks get a slot before a node has booted; longer ones have shown that the free slots do not fit them
     may_be_late = bool(able) and each.seconds >= min(offer.boot for offer in able)
-    is_late = may_be_late and each.demand.waited > max(offer.window for offer in able)
+    is_overdue = bool(able) and each.demand.waited > max(offer.window for offer in able)
+    is_late = may_be_late and is_overdue
     for offer in able:
         starts = each.started(offer, offer.window)
         used = 0.0 if is_late else min(offer.free, left / starts)
@@ -518,21 +519,16 @@ def _use_existing(each: _Waiting, able: Iterable[_Offer], snapshot: Snapshot) ->
         offer.kept += min(used, left / each.at_once(offer))
         left -= used * starts
     busy = 0.0
-    starts_of = {
-        offer.group.name: each.at_once(offer) * starts_of_busy(snapshot.running, offer.window, each.seconds)
-        for offer in able
-    }
-    if sum(offer.busy * starts_of[offer.group.name] for offer in able) < 1:
-        able = []  # less than one start is not counted on
-    for offer in able:
-        starts = starts_of[offer.group.name]
+    ended = sum(offer.busy * each.at_once(offer) * ended_share(snapshot.running, offer.window) for offer in able)
+    for offer in able if ended >= 1 - 1e-9 else ():  # less than one slot that becomes free is not counted on
+        starts = each.at_once(offer) * starts_of_busy(snapshot.running, offer.window, each.seconds)
         if starts <= 0:
             continue
         used = min(offer.busy, left / starts)
         offer.busy -= used
         left -= used * starts
         busy += used * starts
-    if is_late and not is_helped and left <= SLACK and busy > 0:
+    if is_overdue and not is_helped and left <= SLACK and busy > 0:
         left = min(1.0, busy)  # what they wait for did not come: the estimate was wrong
     return max(0.0, left)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from skyward.control.observe.costs import CellCost
-from skyward.control.observe.origin import Origin
+from skyward.control.observe.origin import CELL_FUNCTIONS, Origin
 from skyward.control.observe.snapshot import (
     KeptView,
     NodeView,
@@ -54,9 +54,6 @@ MOST_KEPT: Final = 20
 
 SAME_MONEY: Final = 1e-4
 """Tolerance within which two amounts spent count as equal, USD."""
-
-CELL_FUNCTIONS: Final = frozenset({"run_cell", "stream_cell"})
-"""Functions that run a cell; the cell's first line is the title of their tasks."""
 
 type Table = dict[str, Row]
 

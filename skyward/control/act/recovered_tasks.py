@@ -9,7 +9,7 @@ from skyward.control.act.tasks.run import Runner, follow
 from skyward.control.act.tasks.settle import error_of
 from skyward.control.act.tasks.streams import Stream, StreamBuffer
 from skyward.control.act.tasks.task import Work
-from skyward.control.observe.origin import Origin
+from skyward.control.observe.origin import CELL_FUNCTIONS, Origin
 from skyward.errors import InputLostError, OperatorError, TaskError, UsageError
 from skyward.process.scratch import ScratchFile
 from skyward.wire.failures.failure import Failure, capture_failure
@@ -26,9 +26,6 @@ __all__ = ["RecoveredTask", "end_inputs", "recover"]
 
 _IN_MEMORY = 1024 * 1024
 """Characters of a task's output that are kept in memory; the rest is in a file."""
-
-_CELLS = ("run_cell", "stream_cell")
-"""Names of the functions that run cells."""
 
 _NO_ROOM = "\n[Skyward left out {:,} characters here: the disk of this machine was full.]\n"
 
@@ -254,7 +251,7 @@ def _cell_future() -> "CellFuture":
 def recover(known: KnownTask, runner: Runner) -> tuple[RecoveredTask, Work]:
     """Return a task that a node has from a former process, and its work in this one."""
     printed, nothing = _Printed(), Outgoing(Payload(b""), {})
-    cell = _cell_future() if known.name in _CELLS else None
+    cell = _cell_future() if known.name in CELL_FUNCTIONS else None
     future = _RecoveredFuture() if cell is None else cell
     if cell is None:
         future.name = f"{known.name}()"

@@ -6,7 +6,10 @@ from typing import Self
 
 from skyward.wire.protocol.text import encodable
 
-__all__ = ["Origin", "current_origin"]
+__all__ = ["CELL_FUNCTIONS", "Origin", "current_origin"]
+
+CELL_FUNCTIONS = frozenset({"run_cell", "stream_cell"})
+"""Names of the functions that run cells."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from math import sqrt
 
 from skyward.scaling.snapshot.values import RunningTasks
 
-__all__ = ["rough_text", "starts_of_busy", "starts_of_free"]
+__all__ = ["ended_share", "rough_text", "starts_of_busy", "starts_of_free"]
 
 SHORTEST = 1e-6
 """Seconds that a task takes at least."""
@@ -41,6 +41,19 @@ def starts_of_busy(running: Iterable[RunningTasks], window: float, seconds: floa
                 tasks.count * _share_that_ends(tasks, tasks.seconds, window) * starts_of_free(window - left, seconds)
             )
     return starts / total if total else 0.0
+
+
+def ended_share(running: Iterable[RunningTasks], window: float) -> float:
+    """Return the share of the running tasks that are expected to end within `window` seconds.
+
+    Running tasks whose run time is unknown are not counted on.
+    """
+    total, ended = 0, 0.0
+    for tasks in running:
+        total += tasks.count
+        if tasks.seconds is not None:
+            ended += tasks.count * _share_that_ends(tasks, tasks.seconds, window)
+    return ended / total if total else 0.0
 
 
 def _share_that_ends(tasks: RunningTasks, mean: float, window: float) -> float:

@@ -457,3 +457,13 @@ def test_time_to_keep_idle_nodes_is_found_once_for_levels_with_the_same_gaps(mon
     idle = idle_nodes(*[0.0] + [5.0] * 999)
     Adaptive().decide(pool(active=1000, busy=1, most=2000, nodes=idle, idle=idle))
     assert 0 < len(asked) <= 10
+
+
+@pytest.mark.parametrize("nodes", [1, 10])
+def test_short_tasks_behind_long_ones_of_the_same_function_get_a_node(nodes: int) -> None:
+    """A function took 100 ms until now, but its present tasks run for minutes: their slots are not counted on."""
+    running = (RunningTasks(nodes, 0.1, age=300.0),)
+    early = pool(Demand(1, seconds=0.1, waited=1.0), active=nodes, running=running, boot=10.0)
+    late = pool(Demand(1, seconds=0.1, waited=21.0), active=nodes, running=running, boot=10.0)
+    assert nodes_for(late) == nodes + 1
+    assert nodes_for(early) <= nodes + 1

@@ -9,7 +9,7 @@ from skyward.control.act.tasks.future import EncodedResult, TaskFuture
 from skyward.control.act.tasks.inputs import TaskInputs
 from skyward.control.act.tasks.streams import Feeder, StreamBuffer
 from skyward.control.observe.costs import FREE, SlotPrice
-from skyward.control.observe.origin import Origin
+from skyward.control.observe.origin import CELL_FUNCTIONS, Origin
 from skyward.formatting import first_line
 from skyward.specs.placement import ALL, Several
 from skyward.specs.retries import NO_RETRIES, Retries
@@ -138,8 +138,13 @@ class Work:
 
     @property
     def function(self) -> str:
-        """The function by which run times are measured: its name, so that an edited function keeps its own."""
-        name = self.code.name
+        """The function by which run times are measured: its name, so that an edited function keeps its own.
+
+        All cells are run by one function: each has a name of its own.
+        """
+        name, origin = self.code.name, self.origin
+        if name in CELL_FUNCTIONS:
+            return f"cell {self.task if origin is None else origin.cell or origin.label}"
         return name if name.isidentifier() else f"{name} {self.code.digest.hex()}"
 
     @property
