@@ -50,3 +50,8 @@ def test_desired_nodes_settle_where_node_0_stands_in_the_way_of_a_gang() -> None
 @pytest.mark.parametrize("seed", [100000334, 100003263])
 def test_node_that_keeps_a_value_stays_beside_a_head_that_is_launched_again(seed: int) -> None:
     assert simulate(scenario_of(seed, 10.0)).steps
+
+
+def test_pool_fails_to_open_if_one_of_its_groups_cannot_have_its_first_nodes() -> None:
+    """The other group had more nodes than it needed, after a resize, so the pool waited for ever."""
+    assert simulate(scenario_of(110002813, 10.0)).steps

@@ -476,13 +476,14 @@ class ControlPlane:
         """True if enough nodes for work to start, or any at all, cannot be launched any more."""
         if not self.ready and self.is_unfunded and not (self.is_attached and self._is_coming()):
             return True
-        given_up = len(self.reconciler.given_up)
-        if not given_up:
+        if not self.reconciler.given_up:
             return False
         if self.ready or self.is_attached:
             return self.reconciler.empty
-        needed = sum(map(self._threshold, self.groups.values()))
-        return sum(self.desired.values()) - given_up < needed
+        return any(
+            self.desired.get(name, 0) - self.reconciler.count_given_up(name) < self._threshold(group)
+            for name, group in self.groups.items()
+        )
 
     def _is_coming(self) -> bool:
         """Return whether any node is active, or a machine for one is requested or allocated."""

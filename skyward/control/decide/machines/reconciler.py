@@ -571,7 +571,7 @@ class Reconciler:
             self._release_given_up(group)
         for group in self.desired:
             there, wanted = self.effective(group), self.wanted(group)
-            missing = wanted - there - self._count_given_up(group)
+            missing = wanted - there - self.count_given_up(group)
             if missing > 0:
                 missing -= self._keep_leaving(group, missing, now, effects)
                 for rank in self.table.free_ranks(missing, self._given_up):
@@ -627,13 +627,14 @@ class Reconciler:
         if head is None or self.desired.get(head.group):
             return
         others = {group: desired for group, desired in self.desired.items() if group != head.group}
-        if any(desired > self.effective(group) + self._count_given_up(group) for group, desired in others.items()):
+        if any(desired > self.effective(group) + self.count_given_up(group) for group, desired in others.items()):
             if head.requested_at:
                 self._orphan(head, NOT_NEEDED, now, effects)
             else:
                 self._drop(head, NOT_NEEDED, now, effects)
 
-    def _count_given_up(self, group: str) -> int:
+    def count_given_up(self, group: str) -> int:
+        """Return the number of nodes of a group that were given up."""
         return sum(owner == group for owner in self._given_up.values())
 
     def _everything_goes(self, desired: Mapping[str, int]) -> bool:
