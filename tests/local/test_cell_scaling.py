@@ -25,5 +25,5 @@ def test_run_time_of_one_cell_says_nothing_about_another(tmp_path: Path) -> None
             go.touch()
         for handle in handles:
             wait_for(handle.done, "the cell to end")
-        assert "unknown length" in pool.decisions()[-1].reason
+        assert "unknown length" in pool.decisions()[0].reason
         assert pools.close_all()
