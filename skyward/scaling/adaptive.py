@@ -16,30 +16,23 @@ Dear nodes whose work is expected to last are replaced by cheaper ones: see `sky
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil, exp, inf
 from statistics import fmean
 
-from skyward.formatting import count_text, joined
+from skyward.formatting import count_text
+from skyward.scaling.adaptive_reasons import decision_reason, idle_reason, surplus_reason
 from skyward.scaling.gaps import Gaps, bucket_of
+from skyward.scaling.offers import SLACK, GroupOffer, WaitingWork, buy, offer_of, reserve, use_existing, waiting_tasks
 from skyward.scaling.replacing import Consolidation
-from skyward.scaling.snapshot import Decision, Demand, Group, NodeLoad, Snapshot
-from skyward.scaling.snapshot.fitting import at_once, never
+from skyward.scaling.snapshot import Decision, NodeLoad, Snapshot
+from skyward.scaling.snapshot.fitting import never
 from skyward.scaling.snapshot.gang_placement import GangPlan, gang_nodes
-from skyward.scaling.snapshot.gang_text import gangs_wait
-from skyward.scaling.snapshot.wording import idle_text, more_text, of_group
-from skyward.scaling.snapshot.work import ended_share, rough_text, starts_of_busy, starts_of_free
 from skyward.scaling.surplus import Surplus
 from skyward.values.needs import Needs
 
 __all__ = ["Adaptive"]
-
-BOOT = 60.0
-"""Seconds that a boot is taken to need until one was measured."""
-
-CHEAP_WAIT = 900.0
-"""Seconds that tasks may wait beyond a boot, for the target "cheap"."""
 
 UNPRICED_KEEP = 60.0
 """Seconds that an idle node is kept that costs nothing."""
@@ -52,75 +45,6 @@ PATIENCE = 3.0
 
 MEMORIES = (2.5, 10.0)
 """Boot times over which arrivals of tasks are averaged; the lower average counts, so that a burst is soon forgotten."""
-
-SLACK = 0.5
-"""Part of a node that is not launched for: estimates are not that exact."""
-
-
-@dataclass(slots=True)
-class _Offer:
-    """A group during one decision.
-
-    Attributes:
-        boot: seconds from a request to the first task.
-        pause: seconds until a source may be asked.
-        price: USD per hour of a new node.
-        wait: seconds that tasks may wait beyond a boot.
-        free, busy: parts of its active nodes without and with tasks, in nodes.
-        booting: booting nodes that waiting tasks may use.
-        coming: all booting nodes, without those that cannot be requested for longer than tasks are to wait.
-        room: nodes that may be launched.
-        new: nodes to launch.
-        for_gangs: those of them that waiting gangs lack.
-        kept: booting nodes that waiting tasks use.
-        held: booting nodes that are to replace dearer ones.
-    """
-
-    group: Group
-    boot: float
-    pause: float
-    price: float
-    wait: float
-    free: float
-    busy: float
-    booting: float
-    coming: int
-    room: int
-    new: int = 0
-    for_gangs: int = 0
-    kept: float = 0.0
-    held: int = 0
-
-    @property
-    def window(self) -> float:
-        """Seconds within which waiting tasks are to start."""
-        return self.boot + self.wait
-
-    @property
-    def is_sold_out(self) -> bool:
-        """True if no node can be requested before the tasks are to start."""
-        return self.pause > self.wait
-
-
-@dataclass(frozen=True, slots=True)
-class _Waiting:
-    """Waiting tasks of one shape and function, with the run time that is assumed.
-
-    Attributes:
-        known: True if `seconds` is a measured mean, or derived from how long they have been running.
-    """
-
-    demand: Demand
-    seconds: float
-    known: bool
-
-    def at_once(self, offer: _Offer) -> int:
-        """Return how many of the tasks a node of a group runs at once."""
-        return at_once(offer.group, self.demand.needs)
-
-    def started(self, offer: _Offer, within: float) -> float:
-        """Return how many of the tasks a node of a group without other tasks starts within some seconds."""
-        return self.at_once(offer) * starts_of_free(within, self.seconds)
 
 
 @dataclass(slots=True)
@@ -161,11 +85,11 @@ class Adaptive:
         looked_at = snapshot.now if self._looked_at is None else self._looked_at
         self._observe(snapshot)
         gangs = gang_nodes(snapshot)
-        offers = {group.name: _offer(group, snapshot) for group in snapshot.groups}
-        _reserve(offers, gangs)
+        offers = {group.name: offer_of(group, snapshot) for group in snapshot.groups}
+        reserve(offers, gangs)
         self._consolidation.observe(snapshot)
         _hold(offers, self._consolidation, snapshot)
-        waiting = _waiting(snapshot)
+        waiting = waiting_tasks(snapshot)
         result = self._serve(waiting, offers, snapshot)
         self._observe_load(offers, snapshot, looked_at)
         has_tasks = bool(snapshot.has_waiting or snapshot.inflight or snapshot.pinned)
@@ -189,7 +113,7 @@ class Adaptive:
         for node in victims:
             desired[node.group] = max(offers[node.group].group.min, desired[node.group] - 1)
         if not victims and (surplus := self._surplus_node(snapshot, offers, gangs, desired)) is not None:
-            victims, why_removed = [surplus], _surplus_text(surplus, offers[surplus.group])
+            victims, why_removed = [surplus], surplus_reason(surplus, offers[surplus.group])
             desired[surplus.group] -= 1
         if any(not node.rank for node in victims):  # the head goes with all others
             desired = {name: offer.group.min for name, offer in offers.items()}
@@ -203,12 +127,11 @@ class Adaptive:
         texts = "; ".join(filter(None, (why_removed, change.reason)))
         return Decision(
             change.desired,
-            _reason(snapshot, waiting, offers, result, change.desired, cancelled, texts),
+            decision_reason(snapshot, waiting, offers, bool(result.short), change.desired, cancelled, texts),
             victims=change.victims,
             settled=True,
             infeasible=never(snapshot),
-            cancelled=cancelled,
-            replaced=change.replaced,
+            at_once=Counter(cancelled) + Counter(change.at_once),
             look_in=look_in,
         )
 
@@ -217,14 +140,14 @@ class Adaptive:
         if self._looked_at is not None:
             arrived = max(0, snapshot.submitted - self._submitted)
             passed = max(0.0, snapshot.now - self._looked_at)
-            memories = [boots * max(10.0, snapshot.boot_seconds or BOOT) for boots in MEMORIES]
+            memories = [boots * max(10.0, snapshot.usual_boot) for boots in MEMORIES]
             self._rates = tuple(
                 rate * exp(-passed / memory) + arrived / memory
                 for rate, memory in zip(self._rates, memories, strict=True)
             )
         self._looked_at, self._submitted = snapshot.now, snapshot.submitted
 
-    def _observe_load(self, offers: dict[str, _Offer], snapshot: Snapshot, looked_at: float) -> None:
+    def _observe_load(self, offers: dict[str, GroupOffer], snapshot: Snapshot, looked_at: float) -> None:
         """Record the load of each group: the running tasks, and the slots that boot for waiting ones.
 
         A load fell when nodes began to idle, or halfway since the last look, if none did.
@@ -240,7 +163,7 @@ class Adaptive:
 
     # Tasks that wait.
 
-    def _serve(self, waiting: Sequence[_Waiting], offers: dict[str, _Offer], snapshot: Snapshot) -> _Result:
+    def _serve(self, waiting: Sequence[WaitingWork], offers: dict[str, GroupOffer], snapshot: Snapshot) -> _Result:
         """Assign the waiting tasks to nodes that exist, and launch nodes for the rest."""
         result = _Result()
         most = inf if snapshot.max_nodes is None else float(snapshot.max_nodes)
@@ -255,11 +178,11 @@ class Adaptive:
         for each in waiting:
             able = [offer for offer in offers.values() if each.at_once(offer)]
             able.sort(key=lambda offer: offer.price)
-            left = _use_existing(each, able, snapshot)
+            left = use_existing(each, able, snapshot)
             if left <= SLACK:
                 continue
             limit = allowance if not each.known else inf
-            bought = _buy(each, left, able, min(limit, most - total))
+            bought = buy(each, left, able, min(limit, most - total))
             total += sum(bought.values())
             for name, nodes in bought.items():
                 offers[name].new += nodes
@@ -272,12 +195,12 @@ class Adaptive:
         return result
 
     def _allowance(
-        self, unknown: Sequence[_Waiting], offers: dict[str, _Offer], snapshot: Snapshot, result: _Result
+        self, unknown: Sequence[WaitingWork], offers: dict[str, GroupOffer], snapshot: Snapshot, result: _Result
     ) -> float:
         """Return how many nodes may be launched now for tasks of unknown run time."""
         if not unknown or self._probing_since is None:
             return 0.0
-        boot = min((offer.boot for offer in offers.values() if offer.group.max), default=BOOT)
+        boot = min((offer.boot for offer in offers.values() if offer.group.max), default=snapshot.usual_boot)
         boot = max(boot, 0.05)
         rounds = int((snapshot.now - self._probing_since) / boot + 1e-6)
         result.look_in = self._probing_since + (rounds + 1) * boot - snapshot.now
@@ -290,7 +213,7 @@ class Adaptive:
     # Nodes that idle.
 
     def _idle(
-        self, snapshot: Snapshot, offers: dict[str, _Offer], result: _Result, gangs: GangPlan
+        self, snapshot: Snapshot, offers: dict[str, GroupOffer], result: _Result, gangs: GangPlan
     ) -> tuple[list[NodeLoad], str]:
         """Return the nodes to remove because they idle, and the reason."""
         needs_room = _needs_room(offers, result, snapshot)
@@ -331,10 +254,10 @@ class Adaptive:
             return victims, f"{nodes} without tasks must go, since waiting tasks need other nodes"
         least, keep = min(node.idle_for for node in victims), max(limits[node.rank] for node in victims)
         verb = "has" if len(victims) == 1 else "have"
-        return victims, f"{nodes} {verb} been idle {_idle_text(least, keep, offers[victims[0].group], snapshot)}"
+        return victims, f"{nodes} {verb} been idle {idle_reason(least, keep, offers[victims[0].group], snapshot)}"
 
     def _surplus_node(
-        self, snapshot: Snapshot, offers: dict[str, _Offer], gangs: GangPlan, desired: dict[str, int]
+        self, snapshot: Snapshot, offers: dict[str, GroupOffer], gangs: GangPlan, desired: dict[str, int]
     ) -> NodeLoad | None:
         """Return a node that gets no more tasks because the others of its group have had room for them."""
         is_needed = snapshot.has_waiting or snapshot.pinned or snapshot.floor
@@ -342,7 +265,7 @@ class Adaptive:
             name
             for name, offer in offers.items()
             if offer.price > 0
-            and _given(offer.group, snapshot) is None
+            and snapshot.given_idle_timeout(offer.group) is None
             and desired[name] == snapshot.counts[name].active > max(1, offer.group.min)
             and not (offer.coming or gangs.least(name) or name in snapshot.retained or self._consolidation.holds(name))
         ]
@@ -351,11 +274,11 @@ class Adaptive:
         )
 
     @staticmethod
-    def _may_shrink(offer: _Offer, snapshot: Snapshot) -> bool:
+    def _may_shrink(offer: GroupOffer, snapshot: Snapshot) -> bool:
         counts, group = snapshot.counts[offer.group.name], offer.group
         return counts.active > group.min and counts.active * group.slots - counts.busy >= group.slots
 
-    def _limits(self, idle: Sequence[NodeLoad], offers: dict[str, _Offer], snapshot: Snapshot) -> dict[int, float]:
+    def _limits(self, idle: Sequence[NodeLoad], offers: dict[str, GroupOffer], snapshot: Snapshot) -> dict[int, float]:
         """Return the seconds for which each of the idle nodes is kept.
 
         New tasks use the free slots of busy nodes first, then the idle nodes by rank. The gaps at the level of load
@@ -370,7 +293,7 @@ class Adaptive:
             offer, name = offers[node.group], node.group
             keep, level = usual[name], busy[name] * offer.group.slots + 1
             busy[name] += 1
-            if offer.price > 0 and _given(offer.group, snapshot) is None:
+            if offer.price > 0 and snapshot.given_idle_timeout(offer.group) is None:
                 bucket = name, bucket_of(level)
                 if bucket not in known:
                     known[bucket] = self._gaps[name].best_keep(level, keep)
@@ -384,7 +307,7 @@ class Adaptive:
         rate = min(self._rates)
         return (max(0, ahead) + 1) / rate if rate > 1e-9 else inf
 
-    def _unneeded(self, offer: _Offer, snapshot: Snapshot) -> int:
+    def _unneeded(self, offer: GroupOffer, snapshot: Snapshot) -> int:
         """Return the number of booting nodes that neither waiting nor, as far as expected, new tasks use in time."""
         counts, group = snapshot.counts[offer.group.name], offer.group
         needed = ceil(offer.kept - 1e-9) + offer.held
@@ -396,11 +319,11 @@ class Adaptive:
         return max(0, min(offer.coming - needed, counts.active + offer.coming - group.min))
 
     def _look_in(
-        self, snapshot: Snapshot, offers: dict[str, _Offer], result: _Result, gangs: GangPlan, going: bool
+        self, snapshot: Snapshot, offers: dict[str, GroupOffer], result: _Result, gangs: GangPlan, going: bool
     ) -> float | None:
         """Return the seconds after which to look again: when a boot, a pause or an idle time may have ended."""
         times = [result.look_in]
-        boot = min((offer.boot for offer in offers.values()), default=BOOT)
+        boot = min(offer.boot for offer in offers.values())
         if snapshot.has_waiting or any(counts.booting for counts in snapshot.counts.values()):
             times.append(max(0.2, min(boot, 60.0) / 8))
         if going:
@@ -417,7 +340,7 @@ class Adaptive:
         return None if soonest == inf else max(0.01, soonest)
 
 
-def _needs_room(offers: dict[str, _Offer], result: _Result, snapshot: Snapshot) -> bool:
+def _needs_room(offers: dict[str, GroupOffer], result: _Result, snapshot: Snapshot) -> bool:
     """Return whether nodes for waiting tasks may be launched only once others have gone."""
     if snapshot.max_nodes is None:
         return False
@@ -427,154 +350,21 @@ def _needs_room(offers: dict[str, _Offer], result: _Result, snapshot: Snapshot) 
     return any(group.can_hold(needs) for needs in result.short for group in wanted)
 
 
-def _offer(group: Group, snapshot: Snapshot) -> _Offer:
-    counts = snapshot.counts[group.name]
-    slots = max(1, group.slots)
-    pause = snapshot.pauses.get(group.name, 0.0)
-    boot = snapshot.boots.get(group.name, snapshot.boot_seconds if snapshot.boot_seconds is not None else BOOT)
-    match snapshot.target_wait:
-        case "cheap":
-            wait = CHEAP_WAIT
-        case "balanced":
-            wait = boot
-        case "fast":
-            wait = 0.0
-        case seconds:
-            wait = float(seconds)
-    coming = counts.booting - (counts.unrequested if pause > wait else 0)
-    return _Offer(
-        group,
-        boot,
-        pause,
-        snapshot.prices.get(group.name, group.hourly_price),
-        wait,
-        free=max(0, counts.active * slots - counts.busy) / slots,
-        busy=min(counts.busy, counts.active * slots) / slots,
-        booting=coming,
-        coming=coming,
-        room=0 if pause == inf else max(0, group.max - counts.active - coming),
-    )
-
-
-def _reserve(offers: dict[str, _Offer], gangs: GangPlan) -> None:
-    """Launch what the waiting gangs lack, and leave the tasks what gangs will not use."""
-    for name, offer in offers.items():
-        launched = gangs.launch.get(name, 0)
-        offer.new = offer.for_gangs = launched
-        offer.room = max(0, offer.room - launched)
-        if (use := gangs.uses.get(name)) is not None:
-            slots = max(1, offer.group.slots)
-            offer.free = max(0.0, offer.free - use.free / slots)
-            offer.booting = max(0.0, offer.booting + launched - use.starting / slots)
-            offer.kept = float(use.starting_nodes)
-
-
-def _hold(offers: dict[str, _Offer], consolidation: Consolidation, snapshot: Snapshot) -> None:
+def _hold(offers: dict[str, GroupOffer], consolidation: Consolidation, snapshot: Snapshot) -> None:
     """Let booting nodes that are to replace others boot on, but not count for waiting tasks: the others then leave."""
     for name, offer in offers.items():
         offer.held = consolidation.held(name, snapshot)
         offer.booting = max(0.0, offer.booting - offer.held)
 
 
-def _waiting(snapshot: Snapshot) -> list[_Waiting]:
-    """Return the waiting tasks, those that fit the fewest groups first."""
-    found: list[_Waiting] = []
-    boot = snapshot.boot_seconds if snapshot.boot_seconds is not None else BOOT
-    for demand in snapshot.demands:
-        if not demand.count:
-            continue
-        if demand.seconds is not None:
-            found.append(_Waiting(demand, max(demand.seconds, 1e-6), True))
-        elif demand.ran >= boot:
-            found.append(_Waiting(demand, 2 * demand.ran, True))  # halfway through, as far as is known
-        else:
-            found.append(_Waiting(demand, boot, False))
-    if len(snapshot.groups) > 1:
-        found.sort(key=lambda each: sum(at_once(group, each.demand.needs) > 0 for group in snapshot.groups))
-    return found
-
-
-def _use_existing(each: _Waiting, able: Iterable[_Offer], snapshot: Snapshot) -> float:
-    """Use the nodes that exist for waiting tasks: free slots first, then booting nodes, then busy slots.
-
-    Returns:
-        The number of tasks that they do not start in time.
-    """
-    left = float(each.demand.count)
-    able = list(able)
-    is_helped = any(offer.coming for offer in able)
-    # shorter tasks get a slot before a node has booted; longer ones have shown that the free slots do not fit them
-    may_be_late = bool(able) and each.seconds >= min(offer.boot for offer in able)
-    is_overdue = bool(able) and each.demand.waited > max(offer.window for offer in able)
-    is_late = may_be_late and is_overdue
-    for offer in able:
-        starts = each.started(offer, offer.window)
-        used = 0.0 if is_late else min(offer.free, left / starts)
-        offer.free -= used
-        left -= used * starts
-    for offer in able:
-        starts = each.started(offer, offer.wait)
-        used = min(offer.booting, left / starts)
-        offer.booting -= used
-        offer.kept += min(used, left / each.at_once(offer))
-        left -= used * starts
-    busy = 0.0
-    ended = sum(offer.busy * each.at_once(offer) * ended_share(snapshot.running, offer.window) for offer in able)
-    for offer in able if ended >= 1 - 1e-9 else ():  # less than one slot that becomes free is not counted on
-        starts = each.at_once(offer) * starts_of_busy(snapshot.running, offer.window, each.seconds)
-        if starts <= 0:
-            continue
-        used = min(offer.busy, left / starts)
-        offer.busy -= used
-        left -= used * starts
-        busy += used * starts
-    if is_overdue and not is_helped and left <= SLACK and busy > 0:
-        left = min(1.0, busy)  # what they wait for did not come: the estimate was wrong
-    return max(0.0, left)
-
-
-def _buy(each: _Waiting, left: float, able: Sequence[_Offer], most: float) -> dict[str, int]:
-    """Return the nodes to launch for `left` tasks, by group: where a task costs least, then where it costs next."""
-    bought: dict[str, int] = {}
-    while left > SLACK and most > 0:
-        best, best_key = None, (True, inf, 0)
-        for order, offer in enumerate(able):
-            if offer.room - bought.get(offer.group.name, 0) <= 0:
-                continue
-            served = min(left, each.started(offer, offer.wait))
-            busy = offer.boot + each.seconds * max(1.0, served / each.at_once(offer))
-            key = (offer.is_sold_out, offer.price * busy / served, order)
-            if best is None or key < best_key:
-                best, best_key = offer, key
-        if best is None:
-            break
-        name = best.group.name
-        tasks = each.started(best, best.wait)
-        whole = max(1, int(left / tasks + 1e-9))
-        nodes = int(min(whole, best.room - bought.get(name, 0), most))
-        if nodes <= 0:
-            break
-        bought[name] = bought.get(name, 0) + nodes
-        left -= nodes * tasks
-        most -= nodes
-    return bought
-
-
-def _given(group: Group, snapshot: Snapshot) -> float | None:
-    """Return the idle timeout that the user has chosen for a group."""
-    if group.idle_timeout is not None:
-        return group.idle_timeout
-    return snapshot.idle_timeout if snapshot.idle_timeout_given else None
-
-
-def _keep(offer: _Offer, snapshot: Snapshot) -> float:
+def _keep(offer: GroupOffer, snapshot: Snapshot) -> float:
     """Return the seconds after which idling costs as much as another boot, with the wait for it."""
-    given = _given(offer.group, snapshot)
+    given = snapshot.given_idle_timeout(offer.group)
     if given is not None:
         return given
     if offer.price <= 0:
         return UNPRICED_KEEP
-    boot = snapshot.boots.get(offer.group.name, snapshot.boot_seconds or BOOT)
+    boot = snapshot.boot_of(offer.group)
     return max(LEAST_KEEP, boot * (1 + (snapshot.waiting_cost or 0.0) / offer.price))
 
 
@@ -587,149 +377,3 @@ def _cap(desired: dict[str, int], snapshot: Snapshot) -> None:
         give = min(max(0, excess), max(0, desired[group.name] - max(group.min, counts.active + counts.booting)))
         desired[group.name] -= give
         excess -= give
-
-
-# Reasons.
-
-
-def _idle_text(idle: float, keep: float, offer: _Offer, snapshot: Snapshot) -> str:
-    """Return for how long nodes were idle, and why no longer."""
-    if _given(offer.group, snapshot) is not None:
-        return idle_text(idle, keep)
-    kept = "a node without a price is kept"
-    if offer.price > 0:
-        kept = f"it is worth keeping a node that takes {rough_text(offer.boot)} to boot"
-    shown, limit = rough_text(idle), rough_text(keep)
-    return f"for {'' if shown == limit else f'{shown}, over '}the {limit} that {kept}"
-
-
-def _surplus_text(node: NodeLoad, offer: _Offer) -> str:
-    """Return why a node with tasks gets no more."""
-    tasks = count_text(node.busy, "task")
-    return (
-        f"the other nodes have had room for the {tasks} of node {node.rank} for {rough_text(offer.boot)}, so it gets "
-        "no more and leaves when they have ended"
-    )
-
-
-def _reason(
-    snapshot: Snapshot,
-    waiting: Sequence[_Waiting],
-    offers: dict[str, _Offer],
-    result: _Result,
-    desired: Mapping[str, int],
-    cancelled: dict[str, int],
-    why_removed: str,
-) -> str:
-    parts: list[str] = []
-    launched = {name: offer.new - offer.for_gangs for name, offer in offers.items() if offer.new > offer.for_gangs}
-    if snapshot.gangs:
-        parts.append(_gangs_text(snapshot, sum(offer.for_gangs for offer in offers.values())))
-    if waiting:
-        parts.append(_work_text(snapshot, waiting, offers, result, launched))
-    for name, count in cancelled.items():
-        verb = "is" if count == 1 else "are"
-        parts.append(f"{count_text(count, 'booting node')}{of_group(name, snapshot)} {verb} not needed any more")
-    if why_removed:
-        parts.append(why_removed)
-    before = snapshot.desired
-    changed = {name: count for name, count in desired.items() if count != before[name]}
-    if not parts:
-        busy = f"{snapshot.inflight} of {snapshot.capacity} slots are busy and no task waits"
-        parts.append(busy)
-    if changed and len(offers) > 1:  # the log shows only the sum over all groups
-        to = joined(f"{count_text(count)}{of_group(name, snapshot)}" for name, count in changed.items())
-        parts.append(f"{to} {'is' if list(changed.values()) == [1] else 'are'} asked for")
-    return "; ".join(parts)
-
-
-def _gangs_text(snapshot: Snapshot, more: int) -> str:
-    """Return the sentence about the waiting gangs."""
-    waits = gangs_wait(snapshot)
-    if more:
-        return f"{waits}, so {more_text(more)}"
-    if any(counts.booting for counts in snapshot.counts.values()):
-        return f"{waits} until nodes have booted"
-    return f"{waits} for slots that are in use"
-
-
-def _work_text(
-    snapshot: Snapshot,
-    waiting: Sequence[_Waiting],
-    offers: dict[str, _Offer],
-    result: _Result,
-    launched: dict[str, int],
-) -> str:
-    """Return the sentence about the waiting tasks."""
-    count = sum(each.demand.count for each in waiting)
-    tasks = f"{count:,} task" if count == 1 else f"{count:,} tasks"
-    boot = min((offer.boot for offer in offers.values()), default=BOOT)
-    if all(not each.known for each in waiting):
-        they_wait = "waits" if count == 1 else "wait"
-        if (pause := _pause(offers, snapshot)) is not None:
-            return f"{tasks} of unknown length {they_wait}, and no node can be launched {_until(pause)}"
-        if launched:
-            more = count_text(sum(launched.values()), "more node")
-            return f"{tasks} of unknown length: {more}, until one has ended or run for a boot, {rough_text(boot)}"
-        return f"{tasks} of unknown length {they_wait} until one has ended or run for a boot, {rough_text(boot)}"
-    known = [each for each in waiting if each.known]
-    if unknown := count - sum(each.demand.count for each in known):
-        tasks = f"{unknown:,} {'task' if unknown == 1 else 'tasks'} of unknown length and {count - unknown:,}"
-        count -= unknown
-    work = sum(each.demand.count * each.seconds for each in known)
-    slots = snapshot.capacity
-    nodes = sum(counts.active for counts in snapshot.counts.values())
-    what = f"{tasks} of about {rough_text(work / count)}"
-    needed = "needs" if count == 1 and not unknown else "need"
-    if not slots:
-        there = "no node is up yet"
-    else:
-        there = f"with {count_text(nodes)} they end in {rough_text(_end(snapshot, work))}"
-    wait = min(offer.wait for offer in offers.values())
-    if launched:
-        return f"{what} {needed} {rough_text(work)} of slots; {there}" + (
-            f", {_too_late(snapshot, waiting, work, boot, wait)}" if slots else ""
-        )
-    booting = sum(counts.booting for counts in snapshot.counts.values())
-    coming = f", and {count_text(booting)} {'boots' if booting == 1 else 'boot'}" if booting else ""
-    if result.short and (pause := _pause(offers, snapshot)) is not None:
-        return f"{what} {needed} {rough_text(work)} of slots; {there}, and no node can be launched {_until(pause)}"
-    if result.short and booting == 0:
-        return f"{what} {needed} {rough_text(work)} of slots; {there}, and no more nodes may be launched"
-    one = "one node" if nodes <= 1 else f"{nodes} nodes"
-    return f"{what} {needed} {rough_text(work / max(1, slots))} on {one}{coming}; a boot takes {rough_text(boot)}"
-
-
-def _pause(offers: Mapping[str, _Offer], snapshot: Snapshot) -> float | None:
-    """Return the seconds until a node can be launched, infinity if unknown; None if one can be now, or boots."""
-    if any(counts.booting > counts.unrequested for counts in snapshot.counts.values()):
-        return None
-    with_room = [offer for offer in offers.values() if snapshot.counts[offer.group.name].active < offer.group.max]
-    if any(offer.pause <= 0 and offer.group.can_launch for offer in with_room):
-        return None
-    if not with_room and all(offer.group.can_launch for offer in offers.values()):
-        return None  # the maximum is reached
-    return min((offer.pause for offer in with_room if offer.pause > 0), default=inf)
-
-
-def _until(pause: float) -> str:
-    """Return for how long no node can be launched, as the end of a sentence."""
-    return "now" if pause == inf else f"for the next {rough_text(pause)}"
-
-
-def _too_late(snapshot: Snapshot, waiting: Sequence[_Waiting], work: float, boot: float, wait: float) -> str:
-    """Return why the nodes that are up do not suffice, as the end of a sentence."""
-    target = f"the target of {rough_text(wait)}" if wait else "no target beyond it"
-    limits = f"a boot of {rough_text(boot)} and {target}"
-    if _end(snapshot, work) > boot + wait:
-        return f"more than {limits} together"
-    longest = max(each.demand.waited for each in waiting)
-    if longest > boot + wait:
-        return f"but the oldest has waited for {rough_text(longest)}, more than {limits} together"
-    return f"but not all of them start within {limits} together"
-
-
-def _end(snapshot: Snapshot, work: float) -> float:
-    """Return the seconds until the waiting tasks end on the nodes that are up."""
-    running = sum(each.count * max(0.0, (each.seconds or 0.0) - each.age) for each in snapshot.running if each.seconds)
-    return (work + running) / max(1, snapshot.capacity)

@@ -22,10 +22,7 @@ from skyward.scaling.snapshot.gang_placement import Seats, place_gang
 from skyward.scaling.snapshot.work import rough_text
 from skyward.values.needs import Needs
 
-__all__ = ["BOOT", "Replacement", "find_replacement", "price_now"]
-
-BOOT = 60.0
-"""Seconds that a boot is taken to need until one was measured."""
+__all__ = ["Replacement", "find_replacement"]
 
 MOST_TASKS = 256
 """Tasks for which nodes are replaced at a time."""
@@ -93,11 +90,6 @@ class Replacement:
         )
 
 
-def price_now(group: Group, snapshot: Snapshot) -> float:
-    """Return the USD per hour of a node of the group that is launched now."""
-    return snapshot.prices.get(group.name, group.hourly_price)
-
-
 def find_replacement(
     snapshot: Snapshot,
     history: NeedHistory,
@@ -142,7 +134,7 @@ class _Offer:
 
 def _offer(group: Group, snapshot: Snapshot) -> _Offer | None:
     """Return what can be launched of a group now; None for nothing, or if its price is unknown."""
-    counts, price = snapshot.counts[group.name], price_now(group, snapshot)
+    counts, price = snapshot.counts[group.name], snapshot.price_of(group)
     room = group.max - counts.active - counts.booting
     if snapshot.max_nodes is not None:
         total = sum(each.active + each.booting for each in snapshot.counts.values())
@@ -208,18 +200,14 @@ def _of_these(
     saving = ceil(used / per_node) * price - per_hour
     if saving <= 0:
         return None
-    both = max((_boot(name, snapshot) for name in launch), default=0.0)
+    both = max((snapshot.boot_of(each) for each in snapshot.groups if each.name in launch), default=0.0)
     both += sum(node.ends_in or 0.0 for node in victims) / len(victims)
     payback = per_hour * both / saving
-    least = both + payback if launch else max(both, _boot(group.name, snapshot))
+    least = both + payback if launch else max(both, snapshot.boot_of(group))
     if payback > snapshot.consolidate_within or work < least:
         return None
     ranks = tuple(node.rank for node in victims)
     return Replacement(group.name, ranks, price, launch, costs, work, waits, both, payback, saving)
-
-
-def _boot(group: str, snapshot: Snapshot) -> float:
-    return snapshot.boots.get(group, BOOT if snapshot.boot_seconds is None else snapshot.boot_seconds)
 
 
 def _tasks(victims: Sequence[NodeWork], used: int, shapes: Sequence[Needs]) -> list[Needs]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
 
-from skyward.scaling.consolidation import BOOT, Replacement, find_replacement, price_now
+from skyward.scaling.consolidation import Replacement, find_replacement
 from skyward.scaling.need_history import SPANS, NeedHistory
 from skyward.scaling.snapshot import Snapshot
 
@@ -39,14 +39,14 @@ class ConsolidatedDecision:
 
     Attributes:
         look_in: seconds after which to look whether the launched nodes come; infinity for no such time.
-        replaced: by group, nodes to remove whose replacements are active.
+        at_once: by group, nodes to remove whose replacements are active.
     """
 
     desired: Mapping[str, int]
     victims: tuple[int, ...]
     reason: str = ""
     look_in: float = inf
-    replaced: Mapping[str, int] = field(default_factory=dict)
+    at_once: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class Consolidation:
             self._pending = None
             return
         for group in snapshot.groups:
-            prices = [price for price in (group.hourly_price, price_now(group, snapshot)) if price > 0]
+            prices = [price for price in (group.hourly_price, snapshot.price_of(group)) if price > 0]
             self._dearest, self._cheapest = max(self._dearest, *prices, 0.0), min(self._cheapest, *prices, inf)
         if self._pending is not None:
             self._pending = self._followed(self._pending, snapshot)
@@ -145,14 +145,14 @@ class Consolidation:
             after,
             (*pending.plan.victims, *victims),
             reason or _leave_text(pending.plan),
-            replaced={group: len(pending.plan.victims)} if pending.plan.launch else {},
+            at_once={group: len(pending.plan.victims)} if pending.plan.launch else {},
         )
 
     def _is_due(self, snapshot: Snapshot) -> bool:
         """Return whether to look for a replacement: it is time, and dearer nodes than others now may be there."""
         if snapshot.now < self._look_at or not snapshot.consolidate_within:
             return False
-        if not any(0 < price_now(group, snapshot) < self._dearest for group in snapshot.groups):
+        if not any(0 < snapshot.price_of(group) < self._dearest for group in snapshot.groups):
             return False
         self._look_at = snapshot.now + snapshot.consolidate_within / SPANS
         return True
@@ -214,7 +214,7 @@ class Consolidation:
         counts = snapshot.counts[name]
         before = pending.goals[name] - pending.plan.launch[name]
         group = next(each for each in snapshot.groups if each.name == name)
-        is_dearer = price_now(group, snapshot) > ROUNDING * pending.plan.costs[name]
+        is_dearer = snapshot.price_of(group) > ROUNDING * pending.plan.costs[name]
         if snapshot.now > pending.until or is_dearer:
             return max(0, counts.active - before)
         booting = counts.booting - (counts.unrequested if snapshot.pauses.get(name, 0.0) > 0 else 0)
@@ -249,7 +249,7 @@ class Consolidation:
 
 
 def _boot(plan: Replacement, snapshot: Snapshot) -> float:
-    return max(snapshot.boots.get(name, snapshot.boot_seconds or BOOT) for name in plan.launch)
+    return max(snapshot.boot_of(group) for group in snapshot.groups if group.name in plan.launch)
 
 
 def _paid(plan: Replacement, snapshot: Snapshot) -> float:

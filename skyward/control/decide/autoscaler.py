@@ -142,9 +142,9 @@ class Autoscaler:
         wanted, notes = _within_bounds(decision, snapshot, limits)
         self.due_at = self._end_of_cooldown()
         self.look_at = None if decision.look_in is None else now + decision.look_in
-        at_once = {name: decision.cancelled.get(name, 0) + decision.replaced.get(name, 0) for name in before}
         after = {
-            name: self._step(name, before[name], wanted[name], decision.settled, now, at_once[name]) for name in before
+            name: self._step(name, before[name], wanted[name], decision.settled, now, decision.at_once.get(name, 0))
+            for name in before
         }
         if any(after[name] > before[name] for name in after):
             for name, each in limits.blocked.items():
@@ -170,7 +170,7 @@ class Autoscaler:
         """Return the desired nodes of one group: more at once, fewer only after the cooldown.
 
         Args:
-            at_once: nodes that go without the cooldown: booting ones that are given up, and replaced ones.
+            at_once: nodes that go without the cooldown.
         """
         if wanted >= before:
             self._fewer_since.pop(group, None)

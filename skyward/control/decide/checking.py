@@ -42,8 +42,7 @@ def checked(given: object, snapshot: Snapshot) -> Decision:
         _settled(given.settled),
         _infeasible(given.infeasible),
         look_in=_look_in(given.look_in),
-        cancelled=_nodes(given.cancelled, "cancelled", snapshot),
-        replaced=_nodes(given.replaced, "replaced", snapshot),
+        at_once=_nodes(given.at_once, "at_once", snapshot),
     )
 
 

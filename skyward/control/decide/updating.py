@@ -296,7 +296,7 @@ class RollingUpdates:
 
     def without_extra(self, name: str, counts: Counts) -> Counts:
         """Return the counts of a group without the additional node of its update, if there is one."""
-        if self.reconciler.effective(name) <= self.reconciler.desired.get(name, 0):
+        if not self.has_extra(name):
             return counts
         if counts.booting:
             return replace(counts, booting=counts.booting - 1)

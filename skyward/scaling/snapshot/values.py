@@ -31,6 +31,9 @@ DEFAULT_IDLE_TIMEOUT = 60.0
 CONSOLIDATE_WITHIN = 600.0
 """Seconds within which cheaper nodes in place of others must have paid for the time in which both run."""
 
+UNMEASURED_BOOT = 60.0
+"""Seconds that a boot is taken to need until one was measured."""
+
 type TargetWait = float | Literal["cheap", "balanced", "fast"]
 """Time that tasks may wait beyond the boot of a node: seconds, or a name whose meaning the policy decides."""
 
@@ -267,6 +270,25 @@ class Snapshot:
         """Number of nodes of the last decision, by group."""
         return {group.name: self.counts[group.name].desired for group in self.groups}
 
+    @property
+    def usual_boot(self) -> float:
+        """Seconds that a boot is expected to take, over all groups."""
+        return UNMEASURED_BOOT if self.boot_seconds is None else self.boot_seconds
+
+    def boot_of(self, group: Group) -> float:
+        """Return the seconds that a boot of a node of the group is expected to take."""
+        return self.boots.get(group.name, self.usual_boot)
+
+    def price_of(self, group: Group) -> float:
+        """Return the price of a node of the group that is launched now, USD per hour."""
+        return self.prices.get(group.name, group.hourly_price)
+
+    def given_idle_timeout(self, group: Group) -> float | None:
+        """Return the idle timeout of the group in seconds, if the user has chosen one."""
+        if group.idle_timeout is not None:
+            return group.idle_timeout
+        return self.idle_timeout if self.idle_timeout_given else None
+
 
 @dataclass(frozen=True, slots=True)
 class Decision:
@@ -280,8 +302,8 @@ class Decision:
         settled: True if a decision to scale down is based on an idle time: it applies once nothing has been added for
             the cooldown; others must also have been wanted for a cooldown in which nothing has changed.
         infeasible: waiting shapes that no group can hold.
-        cancelled: by group, booting nodes that the decision gives up: they go at once, without the cooldown.
-        replaced: by group, active nodes whose replacements are active: they go at once as well.
+        at_once: by group, how many nodes go without the cooldown: booting ones that are given up, and active ones whose
+            replacements are active.
         look_in: seconds after which the policy is to be asked again, whatever happens; None for its interval.
     """
 
@@ -290,8 +312,7 @@ class Decision:
     victims: tuple[int, ...] = ()
     settled: bool = False
     infeasible: tuple[Needs, ...] = ()
-    cancelled: Mapping[str, int] = field(default_factory=dict)
-    replaced: Mapping[str, int] = field(default_factory=dict)
+    at_once: Mapping[str, int] = field(default_factory=dict)
     look_in: float | None = None
 
 

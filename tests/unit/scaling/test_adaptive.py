@@ -129,25 +129,25 @@ def test_policy_is_asked_again_once_more_is_known() -> None:
 def test_needless_boots_are_cancelled_without_the_cooldown() -> None:
     decision = Adaptive().decide(pool(booting=5))
     assert decision.desired == {"nodes": 1}
-    assert decision.cancelled == {"nodes": 5}
+    assert decision.at_once == {"nodes": 5}
 
 
 def test_boots_that_waiting_tasks_use_go_on() -> None:
     decision = Adaptive().decide(pool(Demand(3, seconds=7200.0), booting=5))
     assert decision.desired == {"nodes": 4}
-    assert decision.cancelled == {"nodes": 2}
+    assert decision.at_once == {"nodes": 2}
 
 
 @pytest.mark.parametrize("demands", [(), (Demand(1, seconds=0.01),)])
 def test_only_node_of_a_pool_boots_on(demands: tuple[Demand, ...]) -> None:
     """Something woke the pool: a task, or a client that uses a collection."""
     decision = Adaptive().decide(pool(*demands, active=0, booting=3))
-    assert (decision.desired, decision.cancelled) == ({"nodes": 1}, {"nodes": 2})
+    assert (decision.desired, decision.at_once) == ({"nodes": 1}, {"nodes": 2})
 
 
 def test_boots_that_pinned_tasks_may_wait_for_go_on() -> None:
     decision = Adaptive().decide(pool(booting=5, pinned=1))
-    assert (decision.desired, decision.cancelled) == ({"nodes": 6}, {})
+    assert (decision.desired, decision.at_once) == ({"nodes": 6}, {})
 
 
 def test_nodes_that_were_given_up_stay_desired_until_the_pool_is_empty() -> None:
@@ -252,7 +252,7 @@ def test_nodes_that_cannot_be_requested_are_launched_elsewhere() -> None:
     stuck = {"a": Counts(booting=2, desired=2, unrequested=2), "b": Counts()}
     decision = Adaptive().decide(replace(seen, counts=stuck))
     assert decision.desired == {"a": 0, "b": 2}
-    assert decision.cancelled == {"a": 2}
+    assert decision.at_once == {"a": 2}
     alone = replace(seen, groups=(CHEAP,), counts={"a": stuck["a"]})
     assert Adaptive().decide(alone).desired == {"a": 2}
 
@@ -425,7 +425,7 @@ def test_decision_is_within_bounds_and_repeating_it_changes_nothing(seen: Snapsh
         counts = seen.counts[group.name]
         assert group.min <= decision.desired[group.name] <= max(group.max, counts.active + counts.booting)
         fewer = counts.active + counts.booting - decision.desired[group.name]
-        assert decision.cancelled.get(group.name, 0) <= max(fewer, 0) or group.max < counts.active + counts.booting
+        assert decision.at_once.get(group.name, 0) <= max(fewer, 0) or group.max < counts.active + counts.booting
     if seen.max_nodes is not None:
         assert sum(decision.desired.values()) <= max(seen.max_nodes, before + least)
     assert policy.decide(seen).desired == decision.desired

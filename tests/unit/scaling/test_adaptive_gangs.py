@@ -59,7 +59,7 @@ def test_booting_nodes_that_gangs_wait_for_are_not_cancelled(gangs: int) -> None
     seen = pool(*[PAIR] * gangs, booting=2, most=2)
     decision = Adaptive().decide(seen)
     assert decision.desired == {"nodes": 2}
-    assert not decision.cancelled
+    assert not decision.at_once
 
 
 def test_idle_nodes_stay_while_a_gang_waits_for_busy_ones_and_go_otherwise() -> None:

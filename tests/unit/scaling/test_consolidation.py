@@ -311,7 +311,7 @@ def test_reason_says_who_leaves_and_launched_nodes_are_kept_until_tasks_come() -
     change = decided(consolidation, pool)
     assert change.desired == {"dear": 1, "cheap": 2}
     assert set(change.victims) == {1, 2}
-    assert change.replaced == {"dear": 2}, "without a cooldown"
+    assert change.at_once == {"dear": 2}, "without a cooldown"
     assert change.reason == (
         "2 nodes of 'dear' at $1.10 per hour leave once their tasks have ended, since 2 of 'cheap' at $0.30 have taken "
         "their place"

@@ -1,6 +1,7 @@
 """The first nodes for what waits: of a pool that has none, and of groups that its policy overlooks. No I/O."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from skyward.control.decide.machines.reconciler import Reconciler
 from skyward.control.decide.prospects.groups import Prospects
@@ -14,37 +15,30 @@ from skyward.values.needs import Needs
 __all__ = ["FirstNodes"]
 
 
+@dataclass(frozen=True, slots=True)
 class FirstNodes:
     """Chooses the first nodes of one pool.
 
-    Args:
+    Attributes:
         groups: the groups, by name, with their present bounds.
         max_nodes: maximum over all groups; None for no limit but theirs.
     """
 
-    def __init__(
-        self,
-        groups: Mapping[str, Group],
-        tasks: TaskManager,
-        reconciler: Reconciler,
-        prospects: Prospects,
-        max_nodes: int | None,
-    ) -> None:
-        self._groups = groups
-        self._tasks = tasks
-        self._reconciler = reconciler
-        self._prospects = prospects
-        self._max_nodes = max_nodes
+    groups: Mapping[str, Group]
+    tasks: TaskManager
+    reconciler: Reconciler
+    prospects: Prospects
+    max_nodes: int | None
 
     def for_task(self, needs: Needs, now: float) -> tuple[Mapping[str, int], str] | None:
         """Return the desired nodes with the first one, which can hold `needs`, and why it is none of other groups."""
-        blocked = self._prospects.blocked([needs], now)
-        group = cheapest(self._prospects.limited(blocked), needs)
+        blocked = self.prospects.blocked([needs], now)
+        group = cheapest(self.prospects.limited(blocked), needs)
         if group is None:
             return None
-        after = {**self._reconciler.desired, group.name: 1}
-        if (head := self._reconciler.head) is not None:  # it still drains, and is needed as long as there is any node
-            after = within_total({**after, head: 1}, {head: 1}, (), self._max_nodes)
+        after = {**self.reconciler.desired, group.name: 1}
+        if (head := self.reconciler.head) is not None:  # it still drains, and is needed as long as there is any node
+            after = within_total({**after, head: 1}, {head: 1}, (), self.max_nodes)
         return after, "".join(f", because group {name!r} {each.why}" for name, each in blocked.items())
 
     def for_gangs(self, snapshot: Snapshot) -> Mapping[str, int] | None:
@@ -52,18 +46,18 @@ class FirstNodes:
         needed = gang_nodes(snapshot).launch
         if not needed:
             return None
-        after = {**self._reconciler.desired, **needed}
-        if (head := self._reconciler.head) is not None:  # it still drains, and is needed as long as there is any node
+        after = {**self.reconciler.desired, **needed}
+        if (head := self.reconciler.head) is not None:  # it still drains, and is needed as long as there is any node
             least = {head: max(1, needed.get(head, 0))}
-            after = within_total({**after, **least}, least, needed, self._max_nodes)
+            after = within_total({**after, **least}, least, needed, self.max_nodes)
         return after
 
     def possible(self, now: float) -> list[Needs]:
         """Return the waiting shapes that a group could hold, those first for which a node can be launched now."""
-        able = [group for group in self._groups.values() if group.max]
-        obstacles = self._prospects.obstacles(now)
+        able = [group for group in self.groups.values() if group.max]
+        obstacles = self.prospects.obstacles(now)
         free = [group for group in able if group.name not in obstacles]
-        shapes = [needs for needs in self._tasks.shapes() if any(group.can_hold(needs) for group in able)]
+        shapes = [needs for needs in self.tasks.shapes() if any(group.can_hold(needs) for group in able)]
         return sorted(shapes, key=lambda needs: (not any(group.can_hold(needs) for group in free), str(needs)))
 
     def overlooked(self, groups: Sequence[Group]) -> dict[str, int]:
@@ -77,9 +71,9 @@ class FirstNodes:
         needed: dict[str, int] = {}
         if len(groups) == 1:
             return needed
-        for needs in self._tasks.shapes():
+        for needs in self.tasks.shapes():
             able = [group for group in groups if group.can_hold(needs)]
-            there = {group.name: count for group in able if (count := self._reconciler.effective(group.name))}
+            there = {group.name: count for group in able if (count := self.reconciler.effective(group.name))}
             if not there and (group := cheapest(able, needs)) is not None and group.can_launch:
                 needed[group.name] = 1
             elif sum(there.values()) == 1:

@@ -50,58 +50,50 @@ class _GangRoom:
     victims: tuple[int, ...]
 
 
+@dataclass(slots=True)
 class RoomMaker:
     """Chooses the nodes of one pool that go in favour of what waits.
 
-    Args:
+    Attributes:
         groups: the groups, by name, with their present bounds.
         max_nodes: maximum over all groups; None for no limit but theirs.
     """
 
-    def __init__(
-        self,
-        groups: Mapping[str, Group],
-        tasks: TaskManager,
-        reconciler: Reconciler,
-        prospects: Prospects,
-        kept: KeptRegistry,
-        max_nodes: int | None,
-    ) -> None:
-        self._groups = groups
-        self._tasks = tasks
-        self._reconciler = reconciler
-        self._prospects = prospects
-        self._kept = kept
-        self._max_nodes = max_nodes
-        self._without_room: tuple[object, ...] = ()
+    groups: Mapping[str, Group]
+    tasks: TaskManager
+    reconciler: Reconciler
+    prospects: Prospects
+    kept: KeptRegistry
+    max_nodes: int | None
+    _without_room: tuple[object, ...] = ()
 
     def for_tasks(self, now: float) -> MadeRoom | None:
         """Return how an idle node of a full pool makes room for tasks that no node there is can hold."""
-        there = sum(map(self._reconciler.effective, self._groups))
-        if self._max_nodes is None or there < self._max_nodes:
+        there = sum(map(self.reconciler.effective, self.groups))
+        if self.max_nodes is None or there < self.max_nodes:
             return None
-        unheld = sorted((needs for needs in self._tasks.shapes() if not self._is_held(needs)), key=str)
+        unheld = sorted((needs for needs in self.tasks.shapes() if not self._is_held(needs)), key=str)
         if not unheld:
             return None
-        kept, desired = self._kept.busy_nodes(now), self._reconciler.desired
+        kept, desired = self.kept.busy_nodes(now), self.reconciler.desired
         idle = {
-            rank: self._reconciler.table.assignments[rank].machine.group
-            for rank in self._tasks.ranks
-            if rank not in kept and self._tasks.is_empty(rank)
+            rank: self.reconciler.table.assignments[rank].machine.group
+            for rank in self.tasks.ranks
+            if rank not in kept and self.tasks.is_empty(rank)
         }
-        obstacles = self._prospects.obstacles(now)
+        obstacles = self.prospects.obstacles(now)
         for needs in unheld:
-            fitting = [group for group in self._groups.values() if group.can_hold(needs)]
+            fitting = [group for group in self.groups.values() if group.can_hold(needs)]
             able = [group for group in fitting if group.max and group.name not in obstacles]
             group = cheapest(able, needs)
-            rank = _idle_node(idle, self._groups, desired, [group.name for group in able])
+            rank = _idle_node(idle, self.groups, desired, [group.name for group in able])
             if group is None or rank is None:
                 continue
             gives = idle[rank]
             after = {**desired, gives: desired[gives] - 1}
             if rank:
                 after[group.name] = desired[group.name] + 1
-            goes_now = rank in self._reconciler.would_drain(after, (rank,))
+            goes_now = rank in self.reconciler.would_drain(after, (rank,))
             maker = f"idle node {rank}" if goes_now else f"a node of group {gives!r} that is still booting"
             reason = f"tasks wait that need a node of group {group.name!r}, and {maker} makes room for it"
             return MadeRoom(after, (rank,), reason, needs)
@@ -113,11 +105,11 @@ class RoomMaker:
         Args:
             snapshot: returns the pool, in which groups with these obstacles can launch no nodes.
         """
-        if self._max_nodes is None or not (idle := self._idle_to_spare(now)):
+        if self.max_nodes is None or not (idle := self._idle_to_spare(now)):
             return None
-        obstacles, desired = self._prospects.obstacles(now), self._reconciler.desired
-        there = {name: self._reconciler.effective(name) for name in self._groups}
-        state = tuple(self._tasks.waiting_gangs), idle, there, dict(desired), dict(self._groups), set(obstacles)
+        obstacles, desired = self.prospects.obstacles(now), self.reconciler.desired
+        there = {name: self.reconciler.effective(name) for name in self.groups}
+        state = tuple(self.tasks.waiting_gangs), idle, there, dict(desired), dict(self.groups), set(obstacles)
         if state == self._without_room:
             return None
         room = _room_for_gang(snapshot(obstacles), idle)
@@ -133,7 +125,7 @@ class RoomMaker:
             for group, more in room.launch.items():
                 after[group] = max(after[group], there[group]) + more
         names = joined(f"{count_text(more)} of group {group!r}" for group, more in room.launch.items())
-        drained = set(self._reconciler.would_drain(after, victims)).intersection(victims)
+        drained = set(self.reconciler.would_drain(after, victims)).intersection(victims)
         makers = [f"idle node {rank}" for rank in victims if rank in drained]
         if booting := len(victims) - len(drained):
             makers.append(f"{count_text(booting)} that {'is' if booting == 1 else 'are'} still booting")
@@ -142,22 +134,22 @@ class RoomMaker:
 
     def _is_held(self, needs: Needs) -> bool:
         """Return whether a node that could hold this shape is active or boots."""
-        return any(self._reconciler.effective(name) for name, group in self._groups.items() if group.can_hold(needs))
+        return any(self.reconciler.effective(name) for name, group in self.groups.items() if group.can_hold(needs))
 
     def _idle_to_spare(self, now: float) -> dict[int, str]:
         """Return the groups of the idle nodes that their minimums spare, by rank, those to go first first.
 
         Node 0 is one of them only if every node is: it goes with the last of them.
         """
-        kept = self._kept.busy_nodes(now)
-        spare = {name: self._reconciler.desired.get(name, 0) - group.min for name, group in self._groups.items()}
+        kept = self.kept.busy_nodes(now)
+        spare = {name: self.reconciler.desired.get(name, 0) - group.min for name, group in self.groups.items()}
         found: dict[int, str] = {}
-        for rank in reversed(self._tasks.idle_ranks()):
-            group = self._reconciler.table.assignments[rank].machine.group
-            if spare[group] > 0 and rank not in kept and self._tasks.is_empty(rank):
+        for rank in reversed(self.tasks.idle_ranks()):
+            group = self.reconciler.table.assignments[rank].machine.group
+            if spare[group] > 0 and rank not in kept and self.tasks.is_empty(rank):
                 spare[group] -= 1
                 found[rank] = group
-        if len(found) < sum(self._reconciler.desired.values()):
+        if len(found) < sum(self.reconciler.desired.values()):
             found.pop(0, None)
         return found
 

@@ -15,10 +15,10 @@ class Scripted:
     interval: float | None = None
     nodes: int = 0
     settled: bool = True
-    replaced: Mapping[str, int] = field(default_factory=dict)
+    at_once: Mapping[str, int] = field(default_factory=dict)
 
     def decide(self, snapshot: Snapshot) -> Decision:
-        return Decision({"nodes": self.nodes}, "as told", settled=self.settled, replaced=self.replaced)
+        return Decision({"nodes": self.nodes}, "as told", settled=self.settled, at_once=self.at_once)
 
 
 class Pool:
@@ -72,8 +72,8 @@ def test_a_change_by_hand_starts_the_cooldown_of_both() -> None:
 def test_nodes_whose_replacements_are_active_leave_in_the_cooldown_and_no_others() -> None:
     pool = Pool()
     pool.want(8, now=0.0)
-    pool.policy.replaced = {"nodes": 2}
+    pool.policy.at_once = {"nodes": 2}
     assert pool.want(5, now=1.0) == 6, "the third one idles, and waits for the cooldown"
-    pool.policy.replaced = {}
+    pool.policy.at_once = {}
     assert pool.want(5, now=29.0) == 6
     assert pool.want(5, now=30.0) == 5

@@ -80,22 +80,22 @@ def test_policy_is_asked_when_it_wants_to_be_but_not_more_often_than_allowed() -
 def test_given_up_boots_go_at_once_and_other_nodes_after_the_cooldown() -> None:
     @dataclass
     class Fewer:
-        cancelled: int
+        at_once: int
         name: str = "fewer"
         interval: float | None = None
 
         def decide(self, snapshot: Snapshot) -> Decision:
-            return Decision({"a": 1}, "fewer", settled=True, cancelled={"a": self.cancelled})
+            return Decision({"a": 1}, "fewer", settled=True, at_once={"a": self.at_once})
 
     snapshot = Snapshot(100.0, (Group("a", 0, 9),), {"a": Counts(3, 2, desired=5)})
-    autoscaler = Autoscaler(Fewer(cancelled=2), cooldown=30.0)
+    autoscaler = Autoscaler(Fewer(at_once=2), cooldown=30.0)
     autoscaler.begin(0.0)
     autoscaler.start_cooldown(99.0)
     evaluation = autoscaler.evaluate(snapshot, GrowthLimits())
     assert evaluation is not None
     assert evaluation.after == {"a": 3}
     later = replace(snapshot, now=131.0, counts={"a": Counts(3, desired=3)})
-    autoscaler.policy = Fewer(cancelled=0)
+    autoscaler.policy = Fewer(at_once=0)
     evaluation = autoscaler.evaluate(later, GrowthLimits())
     assert evaluation is not None
     assert evaluation.after == {"a": 1}
