@@ -252,6 +252,30 @@ def test_busy_nodes_end_their_tasks_first() -> None:
     assert len(world.settled) == 3
 
 
+@pytest.mark.parametrize("most", [pytest.param(4, id="no room"), pytest.param(8, id="room for one more")])
+def test_broadcast_under_way_gets_no_members_on_the_nodes_of_an_update(most: int) -> None:
+    """Regression: the successor of a node that had ended its part, and the additional node, ran the call again."""
+    world = pool(4, most)
+    world.tell(tasks.Broadcast(world.plane.tasks.number()))
+    world.finish([task for task, rank in world.sent.items() if rank])
+    update(world)
+    world.deliver()
+    assert outdated(world) == [0]
+    assert len(world.sent) == 4
+    world.finish()
+    world.deliver()
+    assert outdated(world) == []
+    assert list(world.settled.values()) == ["value"] * 4
+
+
+def test_broadcast_under_way_includes_nodes_that_the_pool_gains() -> None:
+    world = pool(2)
+    world.tell(tasks.Broadcast(world.plane.tasks.number()))
+    world.tell(Resize({"default": (3, 8)}, {"default": 3}))
+    world.deliver()
+    assert len(world.sent) == 3
+
+
 def test_node_with_kept_values_is_replaced_once_they_are_dropped() -> None:
     world = pool(2)
     keep(world, 1)
