@@ -186,7 +186,7 @@ def _room_for_gang(snapshot: Snapshot, idle: Mapping[int, str]) -> _GangRoom | N
     spare = {rank: group for rank, group in idle.items() if rank not in kept}
     for gang in dict.fromkeys(snapshot.gangs):
         alone = replace(snapshot, gangs=(gang,))
-        if not gang_nodes(alone).uses and (room := _room(alone, spare)) is not None:
+        if not gang_nodes(alone).uses and (room := _room(alone, spare) or _room_without(alone, spare)) is not None:
             return room
     return None
 
@@ -209,4 +209,24 @@ def _room(snapshot: Snapshot, spare: Mapping[int, str]) -> _GangRoom | None:
         if lacking <= len(able):
             return _GangRoom(gang, plan.launch, tuple(able[:lacking]))
         room = min(room - 1, len(able))
+    return None
+
+
+def _room_without(snapshot: Snapshot, spare: Mapping[int, str]) -> _GangRoom | None:
+    """Return how to make room for the only gang of a snapshot where it fits only once idle nodes have gone.
+
+    Each of these could hold a part of it, and is counted on for that, but it does not fit beside them.
+    """
+    (gang,) = snapshot.gangs
+    rest = snapshot
+    going: list[int] = []
+    for rank, group in spare.items():
+        going.append(rank)
+        counts = rest.counts[group]
+        fewer = replace(counts, active=counts.active - 1, desired=counts.desired - 1)
+        nodes = tuple(node for node in rest.nodes if node.rank != rank)
+        rest = replace(rest, counts={**rest.counts, group: fewer}, nodes=nodes)
+        launch = gang_nodes(rest).launch
+        if launch and (not rank or launch.keys().isdisjoint(spare[each] for each in going)):
+            return _GangRoom(gang, launch, tuple(going))
     return None

@@ -135,6 +135,21 @@ def test_node_0_of_another_group_goes_with_an_idle_node_that_a_gang_could_use(po
 
 
 @pytest.mark.parametrize("policy", ELASTIC)
+def test_gang_that_fits_only_in_place_of_an_idle_node_it_could_use_gets_its_place(policy: str) -> None:
+    """Regression: each idle node was counted on, and beside both of them there was no room for the large one."""
+    pair, small = Group("pair", 0, 1, 2, hourly_price=8.0), Group("small", 0, 5, 1, hourly_price=3.0)
+    large = Group("large", 0, 3, 4, hourly_price=5.0)
+    world = World(small, pair, large, policy=policy, max_nodes=2, idle_timeout=3600.0, cooldown=30.0).open()
+    for group in ("pair", "small"):
+        world.tell(Resize({group: (1, 5 if group == "small" else 1)}))
+        world.deliver()
+    world.tell(Resize({"pair": (0, 1), "small": (0, 5)}))
+    members = submit(world, *[NOTHING] * 4, placement="spread")
+    run_until_sent(world, members)
+    assert set(members) <= set(world.sent)
+
+
+@pytest.mark.parametrize("policy", ELASTIC)
 def test_node_0_that_goes_for_a_task_is_followed_at_once_by_a_node_that_can_hold_it(policy: str) -> None:
     """Regression: a policy that was asked in between could want the former node again."""
     world = full_of_idle_nodes(policy, cpus=1)
