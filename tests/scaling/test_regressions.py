@@ -55,3 +55,8 @@ def test_node_that_keeps_a_value_stays_beside_a_head_that_is_launched_again(seed
 def test_pool_fails_to_open_if_one_of_its_groups_cannot_have_its_first_nodes() -> None:
     """The other group had more nodes than it needed, after a resize, so the pool waited for ever."""
     assert simulate(scenario_of(110002813, 10.0)).steps
+
+
+def test_minimum_of_a_group_that_is_blocked_keeps_its_place_in_a_full_pool() -> None:
+    """Another group grew into it, and a gang that needed the node waited for ever."""
+    assert simulate(scenario_of(160005725, 10.0)).steps

@@ -999,6 +999,8 @@ class ControlPlane:
         groups, most = self.prospects.limited(blocked), self.settings.max_nodes
         if self.updates:
             groups, most = self.updates.without_room(groups), self.updates.total_without_room(self.groups.values())
+        if most is not None:  # no other group may take the place of the minimum of a blocked one
+            most -= sum(self.groups[group.name].min - group.min for group in groups)
         return Snapshot(
             now=now,
             groups=groups,
