@@ -597,6 +597,7 @@ class Pool:
                     f"{joined(map(repr, isolated))} do not reach each other. Open another pool."
                 )
             first = history.position_of(specs)
+            # the position is taken before anything is found for it; the specs recorded last are the present ones
             self._record.set_specs(name, first, specs)
             self._record.set_specs(name, history.first, history.present)
             try:
