@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
-from skyward.worker.tasks.guard import Guard
+from skyward.worker.tasks.guard import Guard, Interrupted
 
 __all__ = ["run_coroutine", "send_elements"]
 
@@ -28,9 +28,9 @@ def run_coroutine[T](coroutine: Coroutine[Any, Any, T], guard: Guard) -> T:
         with guard.cancelling(cancel):
             return await coroutine
 
+    runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)  # does not become the thread's loop
     try:
-        with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:  # does not become the thread's loop
-            return runner.run(main())
+        return runner.run(main())
     except BaseException as error:
         inside = error.__traceback__
         while inside is not None and inside.tb_frame.f_code is not main.__code__:
@@ -38,7 +38,22 @@ def run_coroutine[T](coroutine: Coroutine[Any, Any, T], guard: Guard) -> T:
         error.__traceback__ = inside or error.__traceback__  # without the frames of the loop
         raise
     finally:
-        coroutine.close()  # it may not have been started
+        try:
+            _close(runner)
+        finally:
+            coroutine.close()  # it may not have been started
+
+
+def _close(runner: asyncio.Runner) -> None:
+    """Cancel what still runs on the loop of `runner`, and close it, also when an interrupt lands meanwhile."""
+    loop = runner.get_loop()
+    try:
+        runner.close()
+    except Interrupted:
+        while not loop.is_closed():
+            with contextlib.suppress(Interrupted):
+                loop.close()
+        raise
 
 
 async def send_elements(elements: AsyncIterator[Any], send: Callable[[Any], Callable[[], None] | None]) -> None:

@@ -267,6 +267,33 @@ def test_coroutine_is_cancelled_before_it_is_interrupted(on: Callable[..., None]
     on(test)
 
 
+@either
+def test_interrupt_as_the_loop_closes_leaves_no_loop_open(
+    on: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    close, due = asyncio.Runner.close, [Interrupted()]
+
+    def interrupted(runner: asyncio.Runner) -> None:
+        """Raise where the interpreter checks for interrupts: at the start of the function."""
+        if due:
+            raise due.pop()
+        close(runner)
+
+    def test() -> None:
+        loops = []
+
+        async def work() -> None:
+            loops.append(asyncio.get_running_loop())
+
+        guard = ThreadGuard()
+        with pytest.raises(Interrupted):
+            guard.run(lambda: run_coroutine(work(), guard))
+        assert [loop.is_closed() for loop in loops] == [True]
+
+    monkeypatch.setattr(asyncio.Runner, "close", interrupted)
+    on(test)
+
+
 def test_coroutine_that_ends_after_cancellation_is_not_interrupted() -> None:
     guard = ThreadGuard()
 
