@@ -382,6 +382,34 @@ class PoolManager:
         self._resident(name).compute.resize(wanted)
         return wanted
 
+    def update(self, name: str, asked: Asked, group: str | None = None) -> str:
+        """Change properties of a pool, and replace its nodes one by one. Return what has changed; empty for nothing.
+
+        Args:
+            name: its name.
+            asked: the properties; each has its new value instead of the one before.
+            group: name of the group; required if the pool has several.
+
+        Raises:
+            UsageError: there is no pool of that name, or `Compute.update` refuses it.
+            SpecError: a property has a value that is not allowed, or there is no such group.
+            NoOffersError: no offer fits.
+        """
+        compute = self._resident(name).compute
+        before = compute.groups
+        updated = group or next(iter(before))
+        known = _spec_paths(before.get(updated, (compute.spec,))[0])
+        fields = compute_fields({**known, **asked})
+        compute.update(group=group, **{path.partition(".")[0]: fields[path.partition(".")[0]] for path in asked})
+        if compute.groups == before:
+            return ""
+        new = _spec_paths(compute.groups[updated][0])
+        return "; ".join(
+            f"{_label(self._labels, path)} {_difference(_text(path, new[path]), _text(path, known[path]))}"
+            for path in asked
+            if new[path] != known[path]
+        )
+
     def raise_budget(self, name: str, asked: Asked) -> bool:
         """Give an open pool the requested budget if it has none or a lower one; return whether that is so.
 
@@ -489,8 +517,8 @@ class PoolManager:
             for path in differing
         ]
         raise SpecError(
-            f"Pool {name!r} has {'; '.join(texts)}: {_update_hint(differing)}close it with `%sky down {name}` and run "
-            "this again to replace it, or use another pool with `--pool NAME`."
+            f"Pool {name!r} has {'; '.join(texts)}: {_update_hint(name, differing)}close it with `%sky down {name}` "
+            "and run this again to replace it, or use another pool with `--pool NAME`."
         )
 
 
@@ -500,12 +528,12 @@ def _note_orphans(name: str) -> None:
         notify(note)
 
 
-def _update_hint(paths: Iterable[str]) -> str:
+def _update_hint(name: str, paths: Iterable[str]) -> str:
     """Return how to change properties of an open pool; empty if one of them is its provider, or cannot change."""
-    names = list(dict.fromkeys(path.partition(".")[0] for path in paths))
-    if "provider" in names or not UpdateFields.__optional_keys__.issuperset(names):
+    changed = {path.partition(".")[0] for path in paths}
+    if "provider" in changed or not UpdateFields.__optional_keys__.issuperset(changed):
         return ""
-    return f"replace its nodes one by one with `pool.update({', '.join(f'{name}=...' for name in names)})`, "
+    return f"replace its nodes one by one with `%sky update {name}` and the new options, "
 
 
 def _taken(name: str) -> UsageError:

@@ -78,7 +78,7 @@ export type PoolRow = {
   budget_exhausted: boolean;
 };
 
-/** A node, by the number of its machine: its lifecycle `state`, and its `status` in views. `price`: USD per hour. `terminal_access`: how a terminal reaches it, empty if it cannot. While it boots, `phase_at` is the start of its phase, and `usual` the usual duration of the phase in seconds, if known. `kept`: names and sizes of the values that it keeps for later tasks. */
+/** A node, by the number of its machine: its lifecycle `state`, and its `status` in views. `price`: USD per hour. `terminal_access`: how a terminal reaches it, empty if it cannot. While it boots, `phase_at` is the start of its phase, and `usual` the usual duration of the phase in seconds, if known. `kept`: names and sizes of the values that it keeps for later tasks. `outdated`: it was launched from an earlier spec of its group. */
 export type NodeRow = {
   pool: string;
   machine: number;
@@ -97,6 +97,7 @@ export type NodeRow = {
   usual: number | null;
   terminal_access: '' | 'here' | 'ssh' | 'exec';
   kept: string[];
+  outdated: boolean;
 };
 
 /** A node that failed to start, by its rank: the phase, the reason, and the last lines that it printed. Unless `gave_up`, the start is retried at `retry_at`, or is being retried now if that is None: attempt number `attempt` of `attempts` (0: unlimited). */

@@ -185,6 +185,9 @@ describe('nodes', () => {
   it('show their status, and their phase while they start', () => {
     expect(nodeState(node(1, 'keeping'), UNTRANSLATED)).toEqual({ icon: '◆', word: 'keeps', tone: 'quiet' });
     expect(nodeState(node(1, 'starting'), UNTRANSLATED)).toEqual({ icon: '◔', word: 'deps', tone: 'busy' });
+    const outdated = { ...node(1, 'busy'), outdated: true };
+    expect(nodeState(outdated, UNTRANSLATED)).toEqual({ icon: '●', word: 'busy, outdated', tone: 'good' });
+    expect(nodesInOrder([node(0, 'busy'), outdated], 'outdated')).toEqual([outdated]);
   });
 });
 

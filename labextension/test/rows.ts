@@ -44,7 +44,7 @@ export function nodeRow(rank: number, fields: Partial<NodeRow> = {}): NodeRow {
       kind: 'aws p5'
     },
     ...{ address: '10.0.0.7', price: 3.2, slots: 4, busy: 1, asked_at: null, phase_at: null, usual: null },
-    ...{ terminal_access: '', kept: [] },
+    ...{ terminal_access: '', kept: [], outdated: false },
     ...fields
   };
 }

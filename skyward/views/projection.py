@@ -188,6 +188,7 @@ def node_row(pool: str, view: NodeView) -> NodeRow:
         usual=view.usual,
         terminal_access=_way_in(view.access),
         kept=_kept(view.kept) if view.kept else (),
+        outdated=view.outdated,
     )
 
 

@@ -76,7 +76,7 @@ class NodeRow:
 
     `price`: USD per hour. `terminal_access`: how a terminal reaches it, empty if it cannot. While it boots, `phase_at`
     is the start of its phase, and `usual` the usual duration of the phase in seconds, if known. `kept`: names and sizes
-    of the values that it keeps for later tasks.
+    of the values that it keeps for later tasks. `outdated`: it was launched from an earlier spec of its group.
     """
 
     pool: str
@@ -96,6 +96,7 @@ class NodeRow:
     usual: float | None
     terminal_access: Literal["", "here", "ssh", "exec"]
     kept: tuple[str, ...]
+    outdated: bool
 
 
 @dataclass(frozen=True, slots=True)

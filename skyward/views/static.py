@@ -108,7 +108,7 @@ def _nodes(pool: "PoolSnapshot") -> Iterable[Sequence[str]]:
         gauge = gauges[node.machine]
         yield (
             f"{node.rank}",
-            node_label(node.status, node.phase).word,
+            node_label(node.status, node.phase, outdated=node.outdated).word,
             f"{node.busy} of {node.slots}",
             share_text(gauge.cpu),
             share_text(gauge.gpu),

@@ -62,7 +62,8 @@ TASK_STATUSES: Final[Mapping[Literal["queued", "running", "done", "failed", "can
 """A task's status is its state."""
 
 
-def node_label(status: NodeStatus, phase: str) -> Label:
-    """Return the label of a node: of its status or, while it is starting, of the phase of its start."""
+def node_label(status: NodeStatus, phase: str, *, outdated: bool) -> Label:
+    """Return the label of a node: its status or, while it is starting, that phase; and whether it is outdated."""
     label = NODE_STATUSES[status]
-    return replace(label, word=phase) if status == "starting" else label
+    word = phase if status == "starting" else label.word
+    return replace(label, word=f"{word}, outdated" if outdated else word)

@@ -72,7 +72,7 @@ def node_grid(pool: "PoolSnapshot", most: int | None = None) -> "Table":
         (
             (
                 node.rank,
-                node_label(node.status, node.phase),
+                node_label(node.status, node.phase, outdated=node.outdated),
                 f"{node.busy} of {node.slots}",
                 *(_used(gauges.get(node.machine)) if gauges else ()),
                 *((", ".join(node.kept),) if keeps else ()),

@@ -219,9 +219,11 @@ class CellRunner:
         planned = self.pools.plan(options.pool, options.asked)
         there: Sequence[str] = planned.get(path, ()) if compute is None else compute.spec.image.pip
         if compute is not None and (missing := [name for name in packages if name not in there]):
+            wanted = ",".join(dict.fromkeys((*there, *missing)))
             raise UsageError(
                 f"%pip install {' '.join(missing)}: pool {options.pool!r} is open without it, and packages are "
-                f"installed when a pool opens: close it with `%sky down {options.pool}` and run this cell again."
+                f"installed when a node starts: replace its nodes one by one with `%sky update {options.pool} --pip "
+                f"{wanted}`, or close it with `%sky down {options.pool}` and run this cell again."
             )
         if compute is not None and path not in options.asked:
             return options

@@ -6,6 +6,7 @@ import pytest
 
 from skyward_kernel.pools import PoolManager
 from tests.notebook import Notebook, new_notebook
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.local
 
@@ -133,6 +134,54 @@ def test_scale_adds_nodes(notebook: Notebook) -> None:
     assert notebook("%%sky --pool grows --nodes 2\n1").error is None
     assert notebook("%%sky --pool grows --nodes 1\n1").shown_error.startswith("SpecError: Pool 'grows' has --nodes 2")
     notebook("%sky down grows")
+
+
+def test_update_changes_the_variables_of_nodes_which_are_replaced(notebook: Notebook, pools: PoolManager) -> None:
+    cell = "import os\nstage = os.environ.get('STAGE')"
+    notebook("%sky up changes --env STAGE=first")
+    ran = notebook("%sky update changes --env STAGE=second")
+    assert ran.out == (
+        "New nodes of pool 'changes' have --env STAGE with other settings; its 1 node is replaced one by one. Until "
+        "`%sky status` shows no outdated node, cells may still run on one.\n"
+    )
+    wait_for(
+        lambda: not any(node.outdated for node in pools.get("changes").snapshot().nodes), "the node to be replaced"
+    )
+    assert notebook(f"%%sky --pool changes\n{cell}").error is None
+    assert notebook["stage"] == "second"
+    assert notebook("%sky update changes --env STAGE=second").out.endswith("Pool 'changes' is not changed.\n")
+    notebook("%sky down changes")
+
+
+def test_nodes_that_are_to_be_replaced_are_shown_as_outdated(notebook: Notebook) -> None:
+    notebook("%sky up changes")
+    ran = notebook("%%sky --pool changes --noblock\nimport time\ntime.sleep(50)")
+    assert ran.error is None
+    notebook("%sky update changes --env STAGE=second")
+    assert ", outdated" in notebook("%sky status changes").out
+    notebook("%sky down changes")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (
+            "",
+            "UsageError: %sky update takes the options that change, such as `%sky update default --pip numpy,torch`: "
+            "each takes the place of what the pool has now.",
+        ),
+        ("--group gpu --env A=1", "SpecError: Pool 'default' has no group 'gpu'; it has default."),
+        ("--provider local,aws", "SpecError: pool.update takes one provider, which all nodes are launched with: "),
+        ("none --env A=1", "UsageError: There is no pool 'none'; there is 'default'."),
+        ("--nodes 3", "UsageError: --nodes is an option of %%sky, and %sky update does not take it: leave it out."),
+    ],
+)
+def test_update_that_cannot_be_made_changes_nothing(
+    notebook: Notebook, pools: PoolManager, line: str, message: str
+) -> None:
+    before = pools.get().groups
+    assert notebook(f"%sky update {line}").shown_error.startswith(message)
+    assert pools.get().groups == before
 
 
 def test_options_set_process_slots_and_the_environment(notebook: Notebook) -> None:

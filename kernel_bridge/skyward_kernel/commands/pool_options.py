@@ -10,12 +10,13 @@ from skyward.frontends.configuration import (
     Image,
     Nodes,
     Options,
+    UpdateFields,
     load,
     make_plugin,
     parse_accelerator,
 )
 
-__all__ = ["BUDGET", "POOL_LABELS", "POOL_OPTIONS", "read_pool_options"]
+__all__ = ["BUDGET", "POOL_LABELS", "POOL_OPTIONS", "UPDATE_OPTIONS", "read_pool_options"]
 
 
 def _joined(parts: Sequence[Iterable[str]]) -> tuple[str, ...]:
@@ -219,6 +220,11 @@ POOL_OPTIONS: tuple[Option, ...] = (
     ),
 )
 """The options, whose targets are dotted paths of fields of `Compute`."""
+
+UPDATE_OPTIONS = tuple(
+    option for option in POOL_OPTIONS if option.target.partition(".")[0] in UpdateFields.__optional_keys__
+)
+"""The options of fields that may change while a pool is open."""
 
 POOL_LABELS: Mapping[str, str] = {option.target: option.name for option in POOL_OPTIONS}
 """Flags of the fields of a pool, by dotted path."""

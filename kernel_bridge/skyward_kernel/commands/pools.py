@@ -9,12 +9,13 @@ from skyward.frontends.configuration import Nodes
 from skyward.frontends.views import count_text, decision_table, money_text, node_table, pool_table, table
 from skyward_kernel.commands.arguments import ALL, NAME, QUIET, titled
 from skyward_kernel.commands.context import BackgroundCell, Context
-from skyward_kernel.commands.pool_options import POOL_OPTIONS
+from skyward_kernel.commands.pool_options import POOL_OPTIONS, UPDATE_OPTIONS
 from skyward_kernel.orphans import orphan_notes, warm_notes
 
-__all__ = ["check_new_name", "config", "decisions", "down", "pools", "scale", "status", "up"]
+__all__ = ["check_new_name", "config", "decisions", "down", "pools", "scale", "status", "up", "update"]
 
 _NO_POOLS = "There are no pools. A cell with %%sky opens one."
+_GROUP = Option(("--group",), "group", "the group whose nodes change, in a pool of several", "NAME")
 _WAIT = Option(("--wait",), "wait", "return when the nodes are active")
 
 
@@ -182,6 +183,44 @@ def scale(
     if snapshot.budget_exhausted:
         return Outcome(f"Pool {name!r} {snapshot.failure}.", failed=True)
     return Outcome(f"Scaling pool {name!r} to {count_text(wanted)}.")
+
+
+@command(
+    "update",
+    "change the packages or hardware of a pool, and replace its nodes one by one",
+    arguments=(NAME,),
+    options=(_GROUP,),
+    collected=UPDATE_OPTIONS,
+    example="default --pip torch",
+    slow=True,
+)
+def update(
+    context: Context, *, pool: str | None = None, options: Mapping[str, Any] | None = None, group: str | None = None
+) -> Outcome:
+    """Change the spec of the nodes of a pool, and replace those there are one by one.
+
+    Raises:
+        UsageError: no option is given, there is no such pool, or it refuses the update.
+        SpecError: a value is not allowed, or there is no such group.
+    """
+    name = pool or context.default_pool
+    if not options:
+        raise UsageError(
+            f"%sky update takes the options that change, such as `%sky update {name} --pip numpy,torch`: each takes "
+            "the place of what the pool has now."
+        )
+    changed = context.pools.update(name, options, group)
+    if not changed:
+        return Outcome(f"Pool {name!r} is not changed.")
+    nodes = context.pools.get(name).snapshot().nodes
+    outdated = sum(node.outdated and group in (None, node.group) for node in nodes)
+    if not outdated:
+        return Outcome(f"New nodes of pool {name!r} have {changed}.")
+    are = "node is" if outdated == 1 else "nodes are"
+    return Outcome(
+        f"New nodes of pool {name!r} have {changed}; its {outdated} {are} replaced one by one. Until `%sky status` "
+        "shows no outdated node, cells may still run on one."
+    )
 
 
 @command(

@@ -12,7 +12,7 @@ from skyward_kernel.commands.kept import drop, kept
 from skyward_kernel.commands.nodes import drain, logs
 from skyward_kernel.commands.offers import offers
 from skyward_kernel.commands.orphans import attach, reap
-from skyward_kernel.commands.pools import config, decisions, down, pools, scale, status, up
+from skyward_kernel.commands.pools import config, decisions, down, pools, scale, status, up, update
 from skyward_kernel.commands.tasks import cancel, show, tasks
 
 __all__ = ["COMMANDS"]
@@ -36,7 +36,24 @@ def _help(context: Context, *, about: str | None = None) -> Outcome:
 COMMANDS: Final[Mapping[str, Command]] = {
     each.name: each
     for each in (
-        *(up, down, status, pools, offers, decisions, scale, attach, reap, kept, drop, drain, logs, tasks, cancel),
+        *(
+            up,
+            down,
+            status,
+            pools,
+            offers,
+            decisions,
+            scale,
+            update,
+            attach,
+            reap,
+            kept,
+            drop,
+            drain,
+            logs,
+            tasks,
+            cancel,
+        ),
         *(costs, doctor, config, show, _help),
     )
 }

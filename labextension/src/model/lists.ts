@@ -27,8 +27,9 @@ export function nodesInOrder(nodes: readonly NodeRow[], filter = ''): NodeRow[] 
   const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
   return nodes
     .filter(node => {
+      const age = node.outdated ? 'outdated' : '';
       const text =
-        `${node.rank} ${node.state} ${node.status} ${node.phase} ${node.group} ${node.kind} ${node.kept.join(' ')}`.toLowerCase();
+        `${node.rank} ${node.state} ${node.status} ${node.phase} ${node.group} ${node.kind} ${node.kept.join(' ')} ${age}`.toLowerCase();
       return words.every(word => text.includes(word));
     })
     .sort(

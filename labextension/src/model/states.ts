@@ -6,10 +6,11 @@ export function poolState(pool: PoolRow, trans: Translation): Label {
   return translated(POOL_STATUSES[pool.status], trans);
 }
 
-/** Return the label of a node's status; while it starts, of its phase. */
+/** Return the label of a node: its status or, while it starts, its phase; and whether it is outdated. */
 export function nodeState(node: NodeRow, trans: Translation): Label {
-  const label = NODE_STATUSES[node.status];
-  return node.status === 'starting' ? { ...label, word: node.phase } : translated(label, trans);
+  const status = NODE_STATUSES[node.status];
+  const label = node.status === 'starting' ? { ...status, word: node.phase } : translated(status, trans);
+  return node.outdated ? { ...label, word: trans.__('%1, outdated', label.word) } : label;
 }
 
 /** Return the label of a task's state; while it runs, of its node. */

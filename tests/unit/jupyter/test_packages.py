@@ -23,7 +23,8 @@ def test_same_cell_runs_again_on_the_open_pool(notebook: Notebook, compute: type
 def test_missing_package_of_an_open_pool_is_an_error_with_a_fix(notebook: Notebook, compute: type[FakeCompute]) -> None:
     notebook("%sky up")
     assert notebook("%%sky\n%pip install six\nx = 1").shown_error == (
-        "UsageError: %pip install six: pool 'default' is open without it, and packages are installed when a pool "
-        "opens: close it with `%sky down default` and run this cell again."
+        "UsageError: %pip install six: pool 'default' is open without it, and packages are installed when a node "
+        "starts: replace its nodes one by one with `%sky update default --pip six`, or close it with `%sky down "
+        "default` and run this cell again."
     )
     assert compute.made[0].sent == []

@@ -195,7 +195,7 @@ def test_cell_that_opened_a_pool_runs_again_after_an_update(
     assert "has been updated since it was opened with this --env; it is used as it is now" in capsys.readouterr().err
     assert pools.get_or_open("p", {"image.env": {"V": "2"}}) is first
     assert capsys.readouterr().err == ""
-    with pytest.raises(SpecError, match=r"one by one with `pool\.update\(image=\.\.\.\)`, close it with"):
+    with pytest.raises(SpecError, match=r"one by one with `%sky update p` and the new options, close it with"):
         pools.get_or_open("p", {"image.env": {"V": "3"}})
 
 
@@ -314,8 +314,8 @@ def test_pool_opened_by_code_is_registered(observing: PoolManager, compute: Pool
         observing.get_or_open("train", {"nodes": Nodes(2), "vcpus": 8.0, "image.pip": ("numpy",)})
     assert str(caught.value) == (
         "Pool 'train' has --vcpus 4, not 8; --pip none, not numpy: replace its nodes one by one with "
-        "`pool.update(vcpus=..., image=...)`, close it with `%sky down train` and run this again to replace it, or use "
-        "another pool with `--pool NAME`."
+        "`%sky update train` and the new options, close it with `%sky down train` and run this again to replace it, or "
+        "use another pool with `--pool NAME`."
     )
 
 

@@ -60,7 +60,12 @@ def test_pool_has_one_status(fields: dict[str, Any], status: PoolStatus) -> None
 def test_node_has_one_status(fields: dict[str, Any], status: NodeStatus, word: str) -> None:
     row = node_row("p", node(0, **fields))
     assert row.status == status
-    assert node_label(row.status, row.phase).word == word
+    assert node_label(row.status, row.phase, outdated=row.outdated).word == word
+
+
+def test_node_of_an_earlier_spec_is_shown_as_outdated() -> None:
+    row = node_row("p", node(0, busy=1, outdated=True))
+    assert node_label(row.status, row.phase, outdated=row.outdated).word == "busy, outdated"
 
 
 def test_every_status_has_a_label() -> None:
