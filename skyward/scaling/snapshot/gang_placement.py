@@ -6,10 +6,10 @@ equal shapes are placed wherever that is possible. For different shapes, "pack" 
 problem: three greedy orders are tried, then, for small gangs, a search with a limited number of steps.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
-from itertools import pairwise
+from itertools import islice, pairwise
 
 from skyward.scaling.snapshot.values import Counts, GangDemand, Group, Snapshot
 from skyward.values.gangs import GangPlacement
@@ -21,6 +21,10 @@ SEARCHED_MEMBERS = 16
 SEARCHED_NODES = 64
 SEARCH_STEPS = 2000
 """Limits of the search: the largest gang and pool for which it is done, and its steps."""
+
+MIXED_MEMBERS = 8
+MIXES = 64
+"""Limits of the search for a mix of new nodes: the largest gang for which it is done, and the mixes."""
 
 _CRUMB = 1e-9
 
@@ -329,27 +333,15 @@ def gang_fits(groups: Sequence[Group], gang: GangDemand, max_nodes: int | None =
         max_nodes: maximum number of nodes over all groups; None for only the limits of the groups.
     """
     placement: GangPlacement = "pack" if gang.placement == "spread" else gang.placement
-    most = {group.name: group.max for group in groups}
-    seats, owner = _empty_seats(most, groups, len(gang.needs))
-    places = place_gang(seats, gang.needs, placement)
-    if places is None or max_nodes is None:
-        return places is not None
-    if _nodes_with(groups, places, owner) <= max_nodes:
-        return True
-    least = {group.name: min(group.min, group.max) for group in groups}  # they are there in any case, so they go first
-    if not any(least.values()):
+    seats, _ = _empty_seats({group.name: group.max for group in groups}, groups, len(gang.needs))
+    if place_gang(seats, gang.needs, placement) is None:
         return False
-    more = {group.name: min(group.max - least[group.name], max(0, max_nodes - sum(least.values()))) for group in groups}
-    seats, owner = _empty_seats(least, groups, len(gang.needs))
-    more_seats, more_owner = _empty_seats(more, groups, len(gang.needs))
-    places = place_gang([*seats, *more_seats], gang.needs, placement)
-    return places is not None and _nodes_with(groups, places, [*owner, *more_owner]) <= max_nodes
-
-
-def _nodes_with(groups: Sequence[Group], places: Iterable[int], owner: Sequence[str]) -> int:
-    """Return the number of nodes of a pool in which these are used: each group has its minimum at least."""
-    used = _count(owner[position] for position in set(places))
-    return sum(max(group.min, used.get(group.name, 0)) for group in groups)
+    if max_nodes is None:
+        return True
+    least = {group.name: min(group.min, group.max) for group in groups}
+    counts = {name: Counts(booting=number, desired=number) for name, number in least.items()}
+    # With the planner's own answer: a gang that it cannot place would wait for ever.
+    return bool(gang_nodes(Snapshot(0.0, tuple(groups), counts, gangs=(gang,), max_nodes=max_nodes)).uses)
 
 
 def gang_launches(groups: Sequence[Group], there: Mapping[str, int], gang: GangDemand) -> Mapping[str, int]:
@@ -552,15 +544,46 @@ class _GangPlanner:
             launch[group.name] = most
         launch = {name: number for name, number in launch.items() if number}
         if self._room_in_all is not None and sum(launch.values()) > self._room_in_all:
-            return None
+            return self._of_a_mix(seats, gang, placement, self._room_in_all)
         empty, _ = _empty_seats(launch, self._snapshot.groups, len(gang.needs))
         places = place_gang([*seats, *empty], gang.needs, placement)
         return None if places is None else (launch, places)
+
+    def _of_a_mix(
+        self, seats: Sequence[Seats], gang: GangDemand, placement: GangPlacement, room: int
+    ) -> tuple[dict[str, int], list[int]] | None:
+        """Return at most `room` new nodes of several groups with which a small gang fits, the cheapest found."""
+        if len(gang.needs) > MIXED_MEMBERS:
+            return None
+        most = {name: self._most(name, len(gang.needs)) for name in self._groups}
+        found: list[tuple[dict[str, int], list[int]]] = []
+        for mix in islice(_mixes(most, min(room, sum(most.values()))), MIXES):
+            empty, owner = _empty_seats(mix, self._snapshot.groups, len(gang.needs))
+            places = place_gang([*seats, *empty], gang.needs, placement)
+            if places is None:
+                continue
+            used = _count(owner[position - len(seats)] for position in set(places) if position >= len(seats))
+            empty, _ = _empty_seats(used, self._snapshot.groups, len(gang.needs))
+            fewer = place_gang([*seats, *empty], gang.needs, placement)
+            found.append((mix, places) if fewer is None else (used, fewer))
+        return min(found, key=lambda each: self._cost(each[0]), default=None)
 
     def _most(self, group: str, members: int) -> int:
         """Return the most new nodes of a group that a gang of so many members could use."""
         most = min(self._room[group], members)
         return most if self._room_in_all is None else min(most, self._room_in_all)
+
+
+def _mixes(most: Mapping[str, int], total: int) -> Iterator[dict[str, int]]:
+    """Yield the ways to divide `total` nodes among groups that have room for so many each."""
+    if not most:
+        if not total:
+            yield {}
+        return
+    (name, room), *others = most.items()
+    for number in range(min(room, total), max(0, total - sum(each for _, each in others)) - 1, -1):
+        for rest in _mixes(dict(others), total - number):
+            yield {name: number, **rest}
 
 
 def _whole(group: Group) -> Seats:

@@ -189,3 +189,55 @@ def test_gang_fits_beside_no_other_node_if_it_uses_the_minimum_of_a_dearer_group
     cheap, dear = Group("cheap", 0, 4, hourly_price=1.0), Group("dear", 1, 4, hourly_price=8.0)
     gang = GangDemand((NOTHING,) * size, "strict_spread")
     assert gang_fits((dear, cheap), gang, max_nodes=2) == fits
+
+
+@st.composite
+def pools_of_two_or_three_groups(draw: st.DrawFn) -> tuple[Group, ...]:
+    groups = []
+    for number in range(draw(st.integers(2, 3))):
+        room, most = draw(rooms), draw(st.integers(1, 3))
+        price = float(draw(st.integers(0, 2)))
+        least = draw(st.integers(0, 1))
+        groups.append(Group(f"g{number}", least, most, max(room.slots, 1), room.free, room.capabilities, price))
+    return tuple(groups)
+
+
+@given(
+    pools_of_two_or_three_groups(),
+    st.lists(shapes, min_size=1, max_size=5),
+    st.sampled_from(GANG_PLACEMENTS),
+    st.integers(0, 4),
+)
+def test_gang_fits_within_the_limit_of_all_nodes_if_and_only_if_a_mix_of_nodes_holds_it(
+    groups: tuple[Group, ...], needs: list[Needs], placement: GangPlacement, more: int
+) -> None:
+    """Regression: one in a thousand was refused, and one in a thousand of those that fit was never placed."""
+    max_nodes = sum(group.min for group in groups) + more
+    mixes = itertools.product(*(range(group.min, group.max + 1) for group in groups))
+    is_held = any(
+        place_gang(
+            [
+                Seats(group.slots, group.resources, group.capabilities)
+                for group, number in zip(groups, mix, strict=True)
+                for _ in range(number)
+            ],
+            needs,
+            placement,
+        )
+        is not None
+        for mix in mixes
+        if sum(mix) <= max_nodes
+    )
+    gang = GangDemand(tuple(needs), placement)
+    assert gang_fits(groups, gang, max_nodes) == is_held
+    starting = {group.name: Counts(booting=group.min, desired=group.min) for group in groups}
+    plan = gang_nodes(Snapshot(0.0, groups, starting, gangs=(gang,), max_nodes=max_nodes))
+    assert bool(plan.uses) == is_held
+    assert sum(plan.launch.values()) <= more
+
+
+def test_large_gang_of_several_shapes_is_answered_within_the_limits_of_the_search() -> None:
+    groups = tuple(Group(f"g{number}", 0, 400, 2, {"CPU": 2.0}, hourly_price=1.0 + number) for number in range(4))
+    gang = GangDemand((NOTHING, TWO_CPUS) * 400)
+    assert not gang_fits(groups, gang, max_nodes=300)
+    assert gang_fits(groups, gang, max_nodes=600)
