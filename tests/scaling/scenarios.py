@@ -53,7 +53,24 @@ def scenario_of(seed: int, minutes: float) -> Scenario:
         ),
         actions=_acts(random, Random(f"gangs {seed}"), groups, until),
     )
+    scenario = _with_third_group(Random(f"third group {seed}"), scenario)
     return _with_meetings_of_features(Random(f"meetings {seed}"), scenario, until)
+
+
+def _with_third_group(random: Random, scenario: Scenario) -> Scenario:
+    """Return the scenario, for one in two seeds of several groups with a third group, whose nodes all tasks may fit."""
+    if len(scenario.groups) == 1 or random.random() < 0.5:
+        return scenario
+    third = Group(
+        "large",
+        random.choice([0, 0, 1]),
+        random.choice([1, 2, 5]),
+        random.choice([1, 4]),
+        {"CPU": 16.0, "GPU": random.choice([0.0, 1.0, 4.0])},
+        random.choice([frozenset(), frozenset({"fast"})]),
+        random.choice([1.0, 5.0, 20.0]),
+    )
+    return replace(scenario, groups=(*scenario.groups, third))
 
 
 def _with_meetings_of_features(random: Random, scenario: Scenario, until: float) -> Scenario:
