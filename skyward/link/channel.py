@@ -40,6 +40,7 @@ _SYNC_TUNNELLED = timedelta(seconds=1)
 
 _RETRY = 0.1
 _STALE = 1.0
+_WATCH_EVERY = 1.0
 _BROKEN = (Unavailable, NotStarted, ActorFailed, MessageTooLarge, TimeoutError, ConnectionError)
 
 _logger = logging.getLogger(__name__)
@@ -68,7 +69,8 @@ class Channel:
     Args:
         address: address of the node's mailbox.
         credentials: authenticate both ends.
-        grace: seconds of silence after which the node counts as lost.
+        grace: seconds of silence after which the node counts as lost. Time in which this process was suspended, or its
+            loop was blocked, does not count.
         on_event: called with each event once, in order.
         on_lost: called once with the reason when the node is lost.
         dial: returns the address through which `address` can be reached now; a tunnel may change it.
@@ -99,6 +101,7 @@ class Channel:
         self._seen = 0
         self._last_message_at = 0.0
         self._progress_at = 0.0
+        self._watched_at = 0.0
         self._awaited: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._asking: set[asyncio.Task[None]] = set()
         self._unanswered = 0
@@ -134,7 +137,8 @@ class Channel:
         if resume:
             await self._resume()
         self._ask(())
-        loop.call_later(1.0, self._watch)
+        self._watched_at = loop.time()
+        loop.call_later(_WATCH_EVERY, self._watch)
 
     async def _open(self) -> Client:
         with presented(self._credentials) as tls:
@@ -257,18 +261,27 @@ class Channel:
         now = loop.time()
         if self._closed:
             return
-        if now - self._last_message_at > ANSWER_WITHIN:
+        if self._silence(now) > ANSWER_WITHIN:
             self._recover()
         elif self._unconfirmed and now - self._progress_at > _STALE:
             self._recover("a command was lost")
-        loop.call_later(1.0, self._watch)
+        self._watched_at = now
+        loop.call_later(_WATCH_EVERY, self._watch)
+
+    def _silence(self, now: float) -> float:
+        """Return the seconds since the last answer, without those in which this process could not receive one."""
+        stalled = now - self._watched_at - _WATCH_EVERY
+        if stalled > ANSWER_WITHIN:
+            self._watched_at += stalled
+            self._last_message_at = min(now, self._last_message_at + stalled)
+        return now - self._last_message_at
 
     def _recover(self, symptom: str = "") -> None:
         """Resynchronise with the node a little later; or give it up. `symptom` tells more than its silence."""
         if self._recovering or self._closed:
             return
         loop = asyncio.get_running_loop()
-        silent = loop.time() - self._last_message_at
+        silent = self._silence(loop.time())
         if silent >= self._grace:
             self._give_up()
             self._on_lost(f"no answer for {silent:.0f} s{symptom and f' ({symptom})'}")

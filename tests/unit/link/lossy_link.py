@@ -43,6 +43,10 @@ class _VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._jumping.now
 
+    def stall(self, seconds: float) -> None:
+        """Let time pass without a turn of the loop."""
+        self._jumping.now += seconds
+
 
 def run(monkeypatch: pytest.MonkeyPatch, talk: Callable[["Link"], Coroutine[Any, Any, None]]) -> None:
     """Run `talk` in virtual time, with a new link."""
@@ -85,7 +89,7 @@ class Link:
         messages: messages that were sent towards the node.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: "_VirtualLoop") -> None:
         self.up = True
         self.loss = self.twice = self.delay = self.broken = 0.0
         self.random = Random(0)
@@ -105,6 +109,10 @@ class Link:
 
     async def __aexit__(self, *_: object) -> None:
         self.up = False
+
+    def stall(self, seconds: float) -> None:
+        """Let time pass without a turn of the loop, as while the process of the near end is suspended."""
+        self._loop.stall(seconds)
 
     def carry(self, deliver: Callable[[], None]) -> None:
         """Deliver a message never, once or twice."""

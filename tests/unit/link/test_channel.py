@@ -137,6 +137,29 @@ def test_node_silent_for_longer_than_its_grace_is_lost_once(talk: Talk) -> None:
     talk(scenario)
 
 
+def test_time_in_which_the_client_was_suspended_does_not_count_as_silence(talk: Talk) -> None:
+    """Regression: after Ctrl-Z and `fg` all nodes were lost, and their tasks ran twice."""
+
+    async def scenario(link: Link) -> None:
+        loop = asyncio.get_running_loop()
+        near = await connected(link, grace=20.0)
+        await asyncio.sleep(5)
+        link.broken = 1.0  # exchanges fail as soon as the client runs again
+        near.say(0)
+        link.stall(100.0)
+        await asyncio.sleep(1)
+        link.broken = 0.0
+        await until(lambda: link.far.applied == [0], 10.0)
+        assert near.lost == []
+        link.up = False
+        since = loop.time()
+        await until(lambda: bool(near.lost))
+        assert 19.0 <= loop.time() - since <= 20.0 + 2 * ANSWER_WITHIN
+        await near.channel.close()
+
+    talk(scenario)
+
+
 def test_idle_node_exchanges_heartbeats_only(talk: Talk) -> None:
     async def scenario(link: Link) -> None:
         near = await connected(link, grace=20.0)
