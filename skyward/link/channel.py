@@ -319,9 +319,10 @@ class Channel:
         for task in tuple(self._asking):
             task.cancel()
         await asyncio.gather(*self._asking, return_exceptions=True)
-        if self._connected and self._client is not None:
+        client, self._client = self._client, None
+        if self._connected and client is not None:
             self._connected = False
-            await self._client.__aexit__(None, None, None)
+            await client.__aexit__(None, None, None)
 
 
 def _end(future: asyncio.Future[None]) -> None:

@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
+from skyward.process import background
 from skyward.reporting.screen import notify
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ def _close_all() -> None:
             pool.close()
         except Exception as error:
             notify(str(error))
+    background.stop()
 
 
 MIN_TASKS = 10

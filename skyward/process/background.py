@@ -15,7 +15,10 @@ from skyward.errors import UsageError
 from skyward.process.clock import clock
 from skyward.process.forked import begin_use, is_forked, refuse_forked
 
-__all__ = ["call", "call_soon", "call_when_gone", "loop", "new_event_loop", "on_loop", "run", "run_on"]
+__all__ = ["call", "call_soon", "call_when_gone", "loop", "new_event_loop", "on_loop", "run", "run_on", "stop"]
+
+_STOP_WITHIN = 2.0
+"""Seconds that the loop has to stop."""
 
 _logger = logging.getLogger(__name__)
 
@@ -61,6 +64,17 @@ def run_on(event_loop: asyncio.AbstractEventLoop) -> None:
             return event_loop.run_forever()
         except (SystemExit, KeyboardInterrupt) as error:  # asyncio passes on these two only
             _logger.error("%s on the library's loop is ignored", type(error).__name__, exc_info=error)
+
+
+def stop() -> None:
+    """Stop the loop at the exit of the interpreter, after all use.
+
+    uvloop waits for events without the interpreter's lock, and would crash the process by taking it for an event after
+    the interpreter has ended.
+    """
+    if _loop is not None and _thread is not None and not is_forked():
+        _loop.call_soon_threadsafe(_loop.stop)
+        _thread.join(_STOP_WITHIN)
 
 
 def call_soon(call: Callable[..., object], *args: object) -> None:

@@ -2,9 +2,12 @@
 
 import multiprocessing
 import os
+import subprocess
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -148,3 +151,20 @@ def test_names_of_the_published_library_name_their_replacement(pool: sky.Compute
     with pytest.raises(AttributeError, match="^A pool has no 'nothing'.$"):
         _ = pool.nothing  # type: ignore[attr-defined]
     assert not hasattr(pool, "current_nodes")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="on_exit is of the GNU C library")
+def test_process_does_not_crash_after_the_interpreter_has_ended(tmp_path: Path) -> None:
+    """Regression: the loop's thread took the interpreter's lock when a timer was due after the interpreter's end."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import ctypes, sys\n"
+        "import skyward as sky\n"
+        "with sky.Compute(nodes=1):\n"
+        "    pass\n"
+        "library = ctypes.CDLL(None)\n"
+        "library.on_exit(library.sleep, None)  # with the status: the process lives for a second more\n"
+        "sys.exit(1)\n"
+    )
+    ended = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=60)
+    assert ended.returncode == 1, f"ended with {ended.returncode}: {ended.stderr}"
