@@ -59,4 +59,8 @@ def test_pool_fails_to_open_if_one_of_its_groups_cannot_have_its_first_nodes() -
 
 def test_minimum_of_a_group_that_is_blocked_keeps_its_place_in_a_full_pool() -> None:
     """Another group grew into it, and a gang that needed the node waited for ever."""
-    assert simulate(scenario_of(160005725, 10.0)).steps
+    assert simulate(scenario_of(160005725, 10.0, most_groups=2)).steps
+
+
+def test_head_that_joins_a_group_whose_node_keeps_a_value_is_desired_too() -> None:
+    assert simulate(scenario_of(310005641, 10.0)).steps

@@ -212,6 +212,7 @@ class ControlPlane:
                     self._remove_emptied(now, effects)
                 if isinstance(message, machines.Refused | machines.Failed | machines.Lost):
                     self._look_for_others(now)
+                    self._want_retained(now, effects)
         if self.ledger.budget is not None:
             self._watch_budget(now, effects)
         if self.updates and not self.budget_exhausted:
@@ -665,11 +666,17 @@ class ControlPlane:
         draining = [rank for rank in sorted(self._draining) if rank in kept and self._drain_can_end(rank)]
         for rank in [rank for rank in draining if self._cancel_drain(rank, now, effects)]:
             self._undo_drain(rank, f"node {rank} keeps {kept[rank]}, so its drain is cancelled", now, effects)
+        if not self._want_retained(now, effects) and draining:
+            self._reconcile(machines.Reconcile(), now, effects)
+
+    def _want_retained(self, now: float, effects: list[PlaneEffect]) -> bool:
+        """Want as many nodes as must stay, which the head may have joined; return whether that changes anything."""
+        if self.budget_exhausted:
+            return False
         after, stay = self._with_retained(self.desired, now)
         if stay:
             self._decide("reconciler", after, stay, now, effects)
-        elif draining:
-            self._reconcile(machines.Reconcile(), now, effects)
+        return bool(stay)
 
     def _with_retained(self, wanted: Mapping[str, int], now: float) -> tuple[Mapping[str, int], str]:
         """Return the wanted nodes, by group, with those that keep values, and the reason if a number was raised.
