@@ -201,6 +201,7 @@ def _replay(given: argparse.Namespace) -> int:
 
 def scenario_of(given: argparse.Namespace) -> "Scenario":
     from skyward.cli.simulate import boot_time, group_of, node_bounds, positive, rate, whole_number
+    from skyward.cli.trace_needs import check_needs
     from skyward.scaling.registry import find_policy
     from skyward.simulator import Scenario, Workload, find_faults, one_group, read_trace
 
@@ -224,6 +225,7 @@ def scenario_of(given: argparse.Namespace) -> "Scenario":
         faults = replace(faults, quota=whole_number(given.quota, "--quota"))
     if given.trace is not None:
         work: Any = tuple(read_trace(given.trace))
+        check_needs(given.trace.name, work, groups)
     else:
         slots = sum(group.max * group.slots for group in groups)
         peak = slots if given.peak is None else whole_number(given.peak, "--peak")

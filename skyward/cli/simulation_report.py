@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from skyward.formatting import duration_text, money_text
+from skyward.formatting import count_text, duration_text, money_text
 from skyward.simulator.bound import CostBound
 from skyward.simulator.measures import Result
 from skyward.simulator.scenario import Scenario
@@ -91,4 +91,4 @@ def _bound_row(name: str, cost: float, makespan: float | None, waits: tuple[str,
 def _note(result: Result) -> str:
     parts = [f"{result.unfinished:,} unfinished at the end"] if result.unfinished else []
     parts += [f"{result.failed:,} ended without a result"] if result.failed else []
-    return f"{result.policy}: of {result.tasks:,} tasks, {' and '.join(parts)}."
+    return f"{result.policy}: of {count_text(f'{result.tasks:,}', 'task')}, {' and '.join(parts)}."

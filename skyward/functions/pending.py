@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, TypeVar
 from skyward.errors import OperatorError, SpecError
 from skyward.functions.signature import is_generator, run_here
 from skyward.functions.target import Destination, described, is_target, resolve_target, sky
+from skyward.functions.unrun import UnrunCall
 from skyward.specs.retries import NO_RETRIES, Retries, RetryOn
 from skyward.values import limits
 from skyward.values.gangs import GangPlacement, gang_placement
@@ -35,13 +36,10 @@ class Unknown:
     """Type without instances: type checkers infer it for results of unknown type."""
 
 
-class _LeftOperand:
+class _LeftOperand(UnrunCall):
     """Operand whose misuse as the left or right side of an operator raises an error with the fix."""
 
     __slots__ = ()
-
-    # A node knows these classes by this name only: it refuses them as results, since nothing would run them.
-    __sky_unrun__ = True
 
     # Without this, NumPy would apply `array >> call` to each element.
     __array_ufunc__ = None
@@ -71,9 +69,9 @@ class _LeftOperand:
             )
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class PendingFunction(_LeftOperand, Generic[T_co]):  # noqa: UP046 - see T_co
-    """Call of a function that has not run yet.
+    """Call of a function that has not run yet. It is equal only to itself, and hashable.
 
     Attributes:
         fn: the undecorated function.
@@ -196,7 +194,7 @@ class PendingFunction(_LeftOperand, Generic[T_co]):  # noqa: UP046 - see T_co
         return _joined(self, other)
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class PendingFunctionGroup(_LeftOperand, Generic[R_co]):  # noqa: UP046 - see R_co
     """Group of calls that run in parallel, each on one node.
 

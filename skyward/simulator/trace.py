@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from skyward.errors import SpecError
+from skyward.formatting import count_text
 from skyward.simulator.workload import Task
 from skyward.values.needs import NOTHING, Needs
 
@@ -33,7 +34,7 @@ def read_trace(path: Path) -> list[Task]:
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise SpecError(f"The trace {str(path)!r} cannot be read ({why}); give the path of a text file.") from error
-    lines = _json_lines(text) if text.lstrip().startswith("{") else _csv_lines(text)
+    lines = (_json_lines if text.lstrip().startswith("{") else _csv_lines)(text, path.name)
     tasks: list[Task] = []
     shapes: dict[Needs, Needs] = {}
     for number, row in lines:
@@ -73,7 +74,7 @@ def write_trace(path: Path, tasks: Iterable[Task]) -> None:
             writer.writerow([task.at, task.seconds, *cells, *amounts])
 
 
-def _json_lines(text: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _json_lines(text: str, file: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
     for number, line in enumerate(text.splitlines(), start=1):
         if line.strip():
             try:
@@ -81,23 +82,28 @@ def _json_lines(text: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
             except ValueError:
                 row = None
             if not isinstance(row, dict):
-                raise SpecError(f'Line {number}: it must be a JSON object, such as {{"at": 0, "seconds": 30}}.')
+                raise SpecError(
+                    f'Line {number} of {file}: it must be a JSON object, such as {{"at": 0, "seconds": 30}}.'
+                )
             yield number, row
 
 
-def _csv_lines(text: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _csv_lines(text: str, file: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
     reader = csv.reader(text.splitlines())
     header = [name.strip() for name in next(reader, [])]
     if not {"at", "seconds"} <= set(header):
-        raise SpecError("Line 1: a trace starts with its columns, such as `at,seconds` or `at,seconds,count,GPU`.")
+        raise SpecError(
+            f"Line 1 of {file}: a trace starts with its columns, such as `at,seconds` or `at,seconds,count,GPU`."
+        )
     if len(set(header)) < len(header) or "" in header:
-        raise SpecError("Line 1: every column needs a unique name.")
+        raise SpecError(f"Line 1 of {file}: every column needs a unique name.")
     for cells in reader:
         if not any(cell.strip() for cell in cells):
             continue
         if len(cells) != len(header):
-            expected = f"{len(header)} values, one for each of {','.join(header)}"
-            raise SpecError(f"Line {reader.line_num}: it has {len(cells)} values; give it {expected}.")
+            expected = f"{len(header)}, one for each of {','.join(header)}"
+            has = count_text(len(cells), "value")
+            raise SpecError(f"Line {reader.line_num} of {file}: it has {has}; give it {expected}.")
         given = {name: cell.strip() for name, cell in zip(header, cells, strict=True) if cell.strip()}
         row: dict[str, Any] = {name: cell for name, cell in given.items() if name in _OWN}
         row["resources"] = {name: cell for name, cell in given.items() if name not in _OWN}

@@ -5,6 +5,7 @@ import contextlib
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,6 +23,15 @@ def test_future_can_be_awaited(pool: sky.Compute) -> None:
         return await (tasks.add(1, 2) > pool), await ((tasks.add(3, 4) & tasks.sleep(0.01)) > pool)
 
     assert asyncio.run(ask()) == (3, (7, "slept"))
+
+
+def test_calls_and_groups_are_gathered_by_asyncio() -> None:
+    async def ask() -> tuple[Any, Any]:
+        async with sky.Compute(provider=sky.Local(), nodes=1, console=False):
+            sums = await asyncio.gather(tasks.add(1, 2), tasks.add(1, 2))
+            return sums, await asyncio.gather(sky.gang(tasks.add(1, 2)), sky.gather(tasks.add(1, 2), tasks.add(3, 4)))
+
+    assert asyncio.run(ask()) == ([3, 3], [(3,), (3, 7)])
 
 
 def test_many_futures_are_awaited_without_a_thread_each(pool: sky.Compute) -> None:

@@ -79,6 +79,17 @@ def test_calls_that_have_not_run_are_no_results(pool: sky.Compute, chunksize: in
 
 
 @SIZES
+def test_calls_that_have_not_run_are_no_parts_of_items_or_results(pool: sky.Compute, chunksize: int) -> None:
+    items = [[tasks.add(number, 1)] for number in range(7)]
+    with pytest.raises(sky.NotPicklableError, match=r"has a call that has not run, `add.*pass its future"):
+        pool.map(len, items, chunksize=chunksize)
+    with pytest.raises(sky.NotPicklableError, match=r"has a call that has not run, `.*, and a node has no pool"):
+        pool.map(lambda number: {"sum": tasks.add(number, 1)}, range(7), chunksize=chunksize)
+    call = tasks.add(1, 1)
+    assert pool.map(lambda number: number + call.local(), range(7), chunksize=chunksize) == list(range(2, 9))
+
+
+@SIZES
 def test_futures_are_mapped(pool: sky.Compute, chunksize: int) -> None:
     futures: list[Any] = [tasks.add(i, 0) > pool for i in range(7)]
     assert pool.map(lambda x: x * 10, futures, chunksize=chunksize) == [0, 10, 20, 30, 40, 50, 60]

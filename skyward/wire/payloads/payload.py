@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from skyward.errors import NotPicklableError
+from skyward.functions.unrun import UnrunCallError, refusing
 from skyward.kept.handles import record_handles, recording_handles
 from skyward.kept.keep import stand_in
 from skyward.wire.kinds.exceptions import reduce_exception
@@ -20,6 +21,7 @@ from skyward.wire.payloads.digest import content_address
 from skyward.wire.payloads.modules import travelling_by_value
 from skyward.wire.payloads.pickler import Pickler
 from skyward.wire.payloads.unpicklable import Direction, not_picklable
+from skyward.wire.payloads.unrun_calls import is_in_data, unrun_call_error
 from skyward.wire.protocol.messages import INLINE_LIMIT, Blob, Payload
 
 if TYPE_CHECKING:
@@ -146,9 +148,31 @@ def dumps(
     try:
         with travelling_by_value():
             Pickler(sink, collect).dump(value)
+    except UnrunCallError:
+        raise
     except Exception as error:
         raise not_picklable(value, name or "the value", error, direction) from error
     return sink.getvalue()
+
+
+def _dumps_data(
+    value: object, buffers: list[pickle.PickleBuffer], name: str, direction: Direction = "to a node"
+) -> bytes:
+    """Return the pickle of arguments or a result; see `dumps`.
+
+    Raises:
+        NotPicklableError: see `pack`; or it is or contains a call that has not run.
+    """
+    token = refusing.set(True)
+    try:
+        return dumps(value, buffers.append, name, direction)
+    except UnrunCallError as found:
+        if is_in_data(value):
+            raise unrun_call_error(found.call, value, name, direction) from None
+    finally:
+        refusing.reset(token)
+    buffers.clear()
+    return dumps(value, buffers.append, name, direction)  # only code in it refers to the call
 
 
 def encode(value: object, name: str | None = None, *, as_is: bool = False) -> Outgoing:
@@ -166,7 +190,23 @@ def encode(value: object, name: str | None = None, *, as_is: bool = False) -> Ou
     buffers: list[pickle.PickleBuffer] = []
     with recording_handles() as kept:
         data = dumps(value, buffers.append, name)
-    ready = outgoing(data, [buffer.raw() for buffer in buffers], as_is=as_is)
+    return _with_handles(outgoing(data, [buffer.raw() for buffer in buffers], as_is=as_is), kept)
+
+
+def encode_argument(value: object, name: str, *, as_is: bool = False) -> Outgoing:
+    """Serialize what a task takes; see `encode`.
+
+    Raises:
+        TooLargeError: see `encode`.
+        NotPicklableError: see `pack`; or it is or contains a call that has not run.
+    """
+    buffers: list[pickle.PickleBuffer] = []
+    with recording_handles() as kept:
+        data = _dumps_data(value, buffers, name)
+    return _with_handles(outgoing(data, [buffer.raw() for buffer in buffers], as_is=as_is), kept)
+
+
+def _with_handles(ready: Outgoing, kept: "Mapping[int, Kept[Any]]") -> Outgoing:
     return replace(ready, kept=tuple(kept.values())) if kept else ready
 
 
@@ -174,15 +214,15 @@ def encode_call(args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str, *, 
     """Serialize the arguments of a call of function `name`; `as_is`: see `encode`.
 
     Raises:
-        NotPicklableError: an argument cannot be pickled. The message names it.
+        NotPicklableError: see `encode_argument`. The message names the argument.
     """
     if not kwargs and all(type(arg) in _PLAIN for arg in args):
         return outgoing(pickle.dumps((args, {}), protocol=5) if args else EMPTY_CALL, ())
     try:
-        return encode((args, dict(kwargs)), f"the arguments of {name}()", as_is=as_is)
+        return encode_argument((args, dict(kwargs)), f"the arguments of {name}()", as_is=as_is)
     except NotPicklableError:
         for which, value in [*enumerate(args, start=1), *kwargs.items()]:
-            encode(value, f"argument {which} of {name}()", as_is=True)
+            encode_argument(value, f"argument {which} of {name}()", as_is=True)
         raise  # each argument can be pickled alone, but not all together
 
 
@@ -199,31 +239,26 @@ def encode_result(value: object, name: str = "the result") -> tuple[bytes, list[
     """Return pickle and buffers of a task's result. Plain pickle is tried first, because most results are plain data.
 
     Raises:
-        NotPicklableError: see `pack`; or it is a call that has not run, or a list that begins with one.
+        NotPicklableError: see `pack`; or it is or contains a call that has not run.
     """
     if type(value) in _PLAIN:
         return pickle.dumps(value, protocol=5), []
-    _refuse_unrun(value, name)
     if (kept := stand_in(value)) is not None:
         value = kept
     buffers: list[pickle.PickleBuffer] = []
     sink = io.BytesIO()
+    token = refusing.set(True)
     try:
         _PlainPickler(sink, protocol=5, buffer_callback=buffers.append).dump(value)
         data = sink.getvalue()
     except Exception:
+        data = None
+    finally:
+        refusing.reset(token)
+    if data is None:
         buffers.clear()
-        data = dumps(value, buffers.append, name, "back from the node")
+        data = _dumps_data(value, buffers, name, "back from the node")
     return data, [buffer.raw() for buffer in buffers]
-
-
-def _refuse_unrun(value: Any, name: str) -> None:
-    part = value[0] if type(value) is list and value else value
-    if getattr(type(part), "__sky_unrun__", False):
-        raise NotPicklableError(
-            f"{name} {'is' if part is value else 'has'} a call that has not run, `{part.text}`, and a node has no pool "
-            "to run it: run it in the task, with `.local(...)` of its function."
-        )
 
 
 def outgoing(data: bytes, views: Sequence[memoryview], *, as_is: bool = False) -> Outgoing:

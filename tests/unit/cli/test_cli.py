@@ -118,6 +118,55 @@ def test_trace_is_simulated(capsys: pytest.CaptureFixture[str], tmp_path: Path) 
     assert (row["tasks"], row["finished"]) == (5, 5)
 
 
+@pytest.mark.parametrize(
+    ("text", "groups", "sentence"),
+    [
+        (
+            "at,seconds,foo\n0,5,3\n",
+            [],
+            "1 task of t.csv needs 3 foo, but no node has 'foo', and each column but at, seconds, count and "
+            "capabilities is a resource of the nodes: add a group that has it, as in `--group more=0:100,foo=3`.",
+        ),
+        (
+            "at,seconds,count,GPU\n0,5,2,\n0,5,3,1\n",
+            ["--group", "a=0:2,gpu=1,mem=4"],
+            "3 tasks of t.csv need 1 GPU, but no node has 'GPU' (its nodes have gpu and mem), and each column but at, ",
+        ),
+        (
+            "at,seconds,capabilities,GPU\n0,5,fast big,2\n",
+            ["--group", "a=0:2,GPU=4,can=big"],
+            "but no node has the capability 'fast': add a group that has it, as in `--group more=0:100,GPU=2,can=big+f",
+        ),
+        (
+            "at,seconds,capabilities,GPU\n0,5,fast,2\n",
+            ["--group", "a=0:2,GPU=4", "--group", "b=0:2,GPU=1,can=fast"],
+            "1 task of t.csv needs 2 GPU and capability 'fast', but no node has as much, or all of it together: add",
+        ),
+        (
+            '{"at": 0, "seconds": 5, "resources": {"foo": 3}}\n',
+            [],
+            "1 task of t.csv needs 3 foo, but no node has 'foo'",
+        ),
+    ],
+    ids=["resource", "name", "capability", "together", "JSON lines"],
+)
+def test_trace_that_no_group_can_run_is_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, groups: list[str], sentence: str
+) -> None:
+    trace = tmp_path / "t.csv"
+    trace.write_text(text)
+    status, out, err = run(capsys, "--trace", str(trace), *groups)
+    assert (status, out) == (2, "")
+    assert sentence in err
+    assert err.count("\n") == 1
+
+
+def test_unfinished_task_is_counted_in_the_singular(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("at,seconds\n0,5\n")
+    _, out, _ = run(capsys, "--trace", str(tmp_path / "t.csv"), "--nodes", "0:1", "--boot", "700")
+    assert "adaptive: of 1 task, 1 " in out
+
+
 def test_plot_is_a_png(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "run.png"
     assert run(capsys, *SMALL, "--plot", str(path))[0] == 0

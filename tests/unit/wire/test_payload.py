@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import skyward as sky
 from skyward.errors import NotPicklableError
 from skyward.wire.payloads.payload import (
     Outgoing,
@@ -17,6 +18,7 @@ from skyward.wire.payloads.payload import (
     blobs_of,
     decode,
     encode,
+    encode_argument,
     encode_call,
     encode_result,
     outgoing,
@@ -213,3 +215,91 @@ def test_result_refused_by_pickle_is_pickled_by_cloudpickle() -> None:
     data, views = encode_result([lambda: 3, zeros(10)])
     function, array = pickle.loads(data, buffers=views)
     assert (function(), len(array), len(views)) == (3, 10, 1)
+
+
+@sky.function
+def unrun(number: int = 0) -> int:
+    return number
+
+
+class Box:
+    def __init__(self, held: object) -> None:
+        self.held = held
+
+
+CALL_WITHIN = pytest.mark.parametrize(
+    "make",
+    [
+        lambda call: [1, call],
+        lambda call: (call, 1),
+        lambda call: {"a": {"b": [(call,)]}},
+        lambda call: {call: 1},
+        lambda call: Box(Box(call)),
+        lambda call: ValueError(call),
+        lambda call: [lambda: 3, call],
+    ],
+    ids=["list", "tuple", "deep", "key", "attribute", "exception", "beside a function"],
+)
+CALLS = pytest.mark.parametrize(
+    ("call", "text"),
+    [(unrun(1), "unrun(...)"), (sky.gang(unrun(), unrun()), "gang(unrun(), unrun())"), (unrun() & unrun(), None)],
+    ids=["call", "gang", "group"],
+)
+
+
+@CALLS
+@CALL_WITHIN
+def test_calls_that_have_not_run_are_refused_within_arguments(
+    make: Callable[[Any], Any], call: Any, text: str | None
+) -> None:
+    text = text or "(unrun() & unrun())"
+    with pytest.raises(NotPicklableError) as caught:
+        encode_call((1, make(call)), {}, "f")
+    assert str(caught.value) == (
+        f"argument 2 of f() has a call that has not run, `{text}`, and a task takes values: send it to the pool first, "
+        f"and pass its future, `{text} > pool`, or its result."
+    )
+    with pytest.raises(NotPicklableError, match="^argument key of f.. is a call that has not run"):
+        encode_call((), {"key": call}, "f")
+    with pytest.raises(NotPicklableError, match="^an element has a call that has not run"):
+        encode_argument(make(call), "an element")
+
+
+@CALLS
+@CALL_WITHIN
+def test_calls_that_have_not_run_are_refused_within_results(
+    make: Callable[[Any], Any], call: Any, text: str | None
+) -> None:
+    text = text or "(unrun() & unrun())"
+    with pytest.raises(NotPicklableError) as caught:
+        encode_result(make(call), "the result of f()")
+    assert str(caught.value) == (
+        f"the result of f() has a call that has not run, `{text}`, and a node has no pool to run it: run it in the "
+        "task, with `.local(...)` of its function."
+    )
+
+
+def test_calls_that_only_code_refers_to_are_sent() -> None:
+    call = unrun(3)
+
+    class Runs:
+        held = call
+
+    def runs() -> int:
+        return call.local() + Runs.held.local()
+
+    array = zeros(2 * INLINE_LIMIT)
+    (function, kind, same), _ = arrive(encode_call((runs, Runs, array), {}, "f"))
+    assert (function(), kind.held.local(), same.nbytes) == (6, 3, array.nbytes)
+    data, views = encode_result((array, runs))
+    same, function = pickle.loads(data, buffers=views)
+    assert (function(), same.nbytes, len(views)) == (6, array.nbytes, 1)
+
+
+def test_calls_that_have_not_run_are_pickled_outside_arguments_and_results() -> None:
+    """As the variables of a cell, for example."""
+    with pytest.raises(NotPicklableError):
+        encode_argument([unrun(3)], "x")
+    assert pack({"call": unrun(3)}).unpack()["call"].local() == 3
+    first, second = pack(unrun(1) & unrun(2)).unpack()
+    assert (first.local(), second.local()) == (1, 2)

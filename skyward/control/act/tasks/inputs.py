@@ -10,7 +10,7 @@ from skyward.control.act.tasks.future import when_done
 from skyward.control.act.tasks.remote_blobs import RemoteBlob
 from skyward.process import background
 from skyward.wire.kinds.exceptions import copy_exception
-from skyward.wire.payloads.payload import encode
+from skyward.wire.payloads.payload import encode_argument
 from skyward.wire.protocol.messages import Payload
 
 if TYPE_CHECKING:
@@ -161,5 +161,5 @@ def with_note(error: BaseException, note: str) -> BaseException:
 
 
 def _pickled(future: Future[Any], name: str) -> LocalValue:
-    outgoing = encode(future.result(), f"a result that {name}() takes")
+    outgoing = encode_argument(future.result(), f"a result that {name}() takes")
     return LocalValue(outgoing.payload, outgoing.blobs, outgoing.kept)

@@ -19,7 +19,7 @@ from skyward.process.conditions import LockedCondition
 from skyward.process.forked import is_forked, refuse_forked
 from skyward.process.thread_events import ThreadEvent
 from skyward.wire.failures.failure import capture_failure
-from skyward.wire.payloads.payload import Outgoing, blobs_of, decode, encode, outgoing
+from skyward.wire.payloads.payload import Outgoing, blobs_of, decode, encode, encode_argument, outgoing
 from skyward.wire.protocol.flow import WINDOW, cost
 from skyward.wire.protocol.messages import Blob, Payload
 
@@ -434,7 +434,7 @@ class Feeder:
 def _encode_element(element: object) -> Outgoing:
     if type(element) in (int, float, str, bool):
         return outgoing(pickle.dumps(element, protocol=5), ())
-    return encode(element, "an element of the input stream")
+    return encode_argument(element, "an element of the input stream")
 
 
 _names = itertools.count(1)
