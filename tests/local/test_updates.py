@@ -138,6 +138,18 @@ def test_task_for_a_node_of_a_group_that_can_never_hold_it_is_refused() -> None:
             run.future.result()
 
 
+def test_collections_outlast_updates_of_groups_that_have_one_node_each() -> None:
+    """Regression: the node of each group left at once, and the content was lost without a notice."""
+    groups = {name: sky.Spec(nodes=1, vcpus=1, image=OLD) for name in ("first", "second")}
+    with sky.Compute(groups=groups) as pool:
+        shared = pool.dict("shared")
+        shared["key"] = 5
+        for name in groups:
+            pool.update(group=name, image=NEW)
+        wait_until(pool, is_updated, "the nodes to be replaced")
+        assert shared["key"] == 5
+
+
 def test_pool_of_one_node_is_replaced_when_its_task_has_ended(gate: Path, tmp_path: Path) -> None:
     with sky.Compute(nodes=1, image=OLD) as pool:
         notes = pool.events(events.PoolNote)

@@ -547,11 +547,13 @@ class ControlPlane:
         sources = machines.SetSources(name, new.sources, new.positions, new.boot)
         self._reconcile(sources, now, effects)
         count = self.updates.begin(name, before)
-        there = len(self.reconciler.table.of(name, "active", "booting"))
-        they = "its node is replaced" if count == 1 else f"its {count_text(count)} are replaced one by one"
+        there = len(self.updates.launched(name))
+        they = "its node is replaced" if there == 1 else f"its {count_text(there)} are replaced one by one"
         if not count:
-            they = f"no node is replaced, since it has {count_text(there)} of that spec already"
-            they = they if there else "it has no node yet"
+            they = "no node is replaced, since none is of another spec" if there else "it has no node yet"
+        elif count < there:
+            verb = "is replaced" if count == 1 else "are replaced one by one"
+            they = f"{count} of its {count_text(there)} {verb}"
         reason = f"group {name!r} has another spec ({', '.join(new.fields)}): {they}"
         self._log("user", self.desired, self.desired, reason, now, effects)
 
