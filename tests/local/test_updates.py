@@ -120,6 +120,36 @@ def test_variables_change_and_running_tasks_end_where_they_run(gate: Path, tmp_p
         assert texts[-1] == "the update of group 'default' is complete: no node of an earlier spec is left"
 
 
+def test_task_for_a_node_that_only_its_successor_can_hold_runs_on_that() -> None:
+    """Regression: the outdated node waited for the task, and the task for the successor of the node."""
+    with sky.Compute(nodes=2) as pool:
+        pool.update(resources={"H100": 1})
+        runs = [pool.start(on_h100(), on=rank) for rank in (0, 1)]
+        assert [run.future.result() for run in runs] == ["ran", "ran"]
+        wait_until(pool, is_updated, "the nodes to be replaced")
+
+
+def test_task_for_a_node_of_a_group_that_can_never_hold_it_is_refused() -> None:
+    """Regression: the task waited for ever."""
+    small, big = sky.Spec(nodes=1, vcpus=1), sky.Spec(nodes=1, vcpus=1, resources={"H100": 1})
+    with sky.Compute(groups={"small": small, "big": big}) as pool:
+        run = pool.start(on_h100(), on=0)
+        with pytest.raises(sky.NoGroupFitsError, match="asks for 1 H100 on node 0, which can never have that"):
+            run.future.result()
+
+
+def test_collections_outlast_updates_of_groups_that_have_one_node_each() -> None:
+    """Regression: the node of each group left at once, and the content was lost without a notice."""
+    groups = {name: sky.Spec(nodes=1, vcpus=1, image=OLD) for name in ("first", "second")}
+    with sky.Compute(groups=groups) as pool:
+        shared = pool.dict("shared")
+        shared["key"] = 5
+        for name in groups:
+            pool.update(group=name, image=NEW)
+        wait_until(pool, is_updated, "the nodes to be replaced")
+        assert shared["key"] == 5
+
+
 def test_pool_of_one_node_is_replaced_when_its_task_has_ended(gate: Path, tmp_path: Path) -> None:
     with sky.Compute(nodes=1, image=OLD) as pool:
         notes = pool.events(events.PoolNote)

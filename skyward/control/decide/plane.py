@@ -142,7 +142,7 @@ class ControlPlane:
     def _step(self, message: PlaneMessage, now: float) -> list[PlaneEffect]:
         effects: list[PlaneEffect] = []
         match message:
-            case tasks.Submitted(target=target) if target is not None and self._drain_can_end(target):
+            case tasks.Submitted(target=target) if target is not None and self._takes_again(target, message.needs):
                 self._submit_to_draining(message, target, now, effects)
             case tasks.TasksFound() if self._stopped:
                 self._tell_tasks(message, now, effects)
@@ -548,11 +548,13 @@ class ControlPlane:
         sources = machines.SetSources(name, new.sources, new.positions, new.boot)
         self._reconcile(sources, now, effects)
         count = self.updates.begin(name, before)
-        there = len(self.reconciler.table.of(name, "active", "booting"))
-        they = "its node is replaced" if count == 1 else f"its {count_text(count)} are replaced one by one"
+        there = len(self.updates.launched(name))
+        they = "its node is replaced" if there == 1 else f"its {count_text(there)} are replaced one by one"
         if not count:
-            they = f"no node is replaced, since it has {count_text(there)} of that spec already"
-            they = they if there else "it has no node yet"
+            they = "no node is replaced, since none is of another spec" if there else "it has no node yet"
+        elif count < there:
+            verb = "is replaced" if count == 1 else "are replaced one by one"
+            they = f"{count} of its {count_text(there)} {verb}"
         reason = f"group {name!r} has another spec ({', '.join(new.fields)}): {they}"
         self._log("user", self.desired, self.desired, reason, now, effects)
 
@@ -696,6 +698,10 @@ class ControlPlane:
     def _drain_can_end(self, rank: int) -> bool:
         """Return whether a node drains, and may take tasks again: its provider does not take it back."""
         return rank in self._draining and not self._is_reclaimed(rank)
+
+    def _takes_again(self, rank: int, needs: Needs) -> bool:
+        """Return whether a node drains that may take tasks again, and could run such a task before its successor."""
+        return self._drain_can_end(rank) and self.tasks.could_hold(rank, needs) and self.tasks.unfit(rank) is None
 
     def _is_reclaimed(self, rank: int) -> bool:
         machine = self.reconciler.table.machine_of(rank, "STOP_REQUESTED")
@@ -907,8 +913,10 @@ class ControlPlane:
             effects.append(ThresholdReached(cause=self.handled))
         if self.ready and not self.budget_exhausted and self.tasks.has_waiting_gangs:
             self._end_hopeless_gangs(now, effects)
-        if self.ready and not self.budget_exhausted and (ranks := self.tasks.awaited_ranks):
-            self._end_pinned_in_vain(ranks, now, effects)
+        if not self.budget_exhausted and (ranks := self.tasks.awaited_ranks):
+            if self.ready:
+                self._end_pinned_in_vain(ranks, now, effects)
+            self._end_unfit(ranks, now, effects)
         if not self.tasks.waiting:
             self.prospects.forget_waits()
         if self.budget_exhausted and self.tasks.waiting:
@@ -973,6 +981,17 @@ class ControlPlane:
             reason = f"tasks that wait for node {rank} end: the pool {end.why}"
             self._log("reconciler", self.desired, self.desired, reason, now, effects)
             effects.extend(self.tasks.handle(tasks.EndPinned(rank, end.outcome, end.why), now, self.handled))
+
+    def _end_unfit(self, ranks: Iterable[int], now: float, effects: list[PlaneEffect]) -> None:
+        """End the tasks pinned to nodes that can never hold them, unless a successor is to come that could."""
+        for rank in ranks:
+            while (unfit := self.tasks.unfit(rank)) is not None:
+                if (end := self.updates.unfit_end(rank, unfit, now)) is None:
+                    break
+                outcome = end.outcome if end.why else "infeasible"
+                why = f"node {rank} stays as it is, and can never hold {unfit.needs}: {end.why}" if end.why else ""
+                message = tasks.EndUnfit(rank, unfit.needs, unfit.bound, outcome, why)
+                effects.extend(self.tasks.handle(message, now, self.handled))
 
     @property
     def _looks_at_tasks(self) -> bool:

@@ -3,7 +3,8 @@
 While a group has such outdated nodes, one node more than desired is launched from the present spec. Once it is active,
 one outdated node is drained: an idle one before a busy one, and node 0 last. Its successor gets its rank once it has
 left, so that the ranks stay as they are; then the next one follows. The additional node goes last. Where there is no
-room for one, the outdated nodes are drained without it. A node that keeps values stays until they may go.
+room for one, the outdated nodes are drained without it: in the whole pool, only one of them is gone at a time before its
+successor is active. A node that keeps values stays until they may go.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,6 +17,7 @@ from skyward.control.decide.machines.sources import MachineSource
 from skyward.control.decide.machines.table import Machine
 from skyward.control.decide.prospects.groups import Prospects, VainWait
 from skyward.control.decide.tasks.manager import TaskManager
+from skyward.control.decide.tasks.queries import UnfitTask
 from skyward.formatting import count_text, first_line, money_text
 from skyward.scaling.snapshot import Counts, Group
 from skyward.values.needs import Needs
@@ -46,6 +48,7 @@ class GroupUpdate:
         extra: True if one node more than desired is wanted already.
         full: why there is no room for one node more; empty if there is.
         failed: why no node can be launched from the present spec, now or for good; empty if one can.
+        others_first: why no node may go before its successor now, because of other groups; empty if one may.
     """
 
     desired: int
@@ -57,6 +60,7 @@ class GroupUpdate:
     extra: bool = False
     full: str = ""
     failed: str = ""
+    others_first: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,8 @@ def next_step(state: GroupUpdate) -> UpdateStep:
         return UpdateStep()
     if state.active < state.desired:
         return UpdateStep(waits=f"{state.full}, and {count_text(state.desired - state.active)} of it cannot start")
+    if state.others_first:
+        return UpdateStep(waits=state.others_first)
     return UpdateStep(remove=first.rank)
 
 
@@ -166,20 +172,24 @@ class RollingUpdates:
         return bool(self._updates)
 
     def begin(self, group: str, before: tuple[MachineSource, ...]) -> int:
-        """Begin to replace the outdated nodes of a group; return their number, with those that start.
+        """Begin to replace the outdated nodes of a group; return their number, with those that start or drain.
 
         Args:
             before: sources from which its nodes were launched before.
         """
-        outdated = [
-            machine for machine in self.reconciler.table.of(group, "active", "booting") if self._is_old(machine)
-        ]
+        outdated = [machine for machine in self.launched(group) if self._is_old(machine)]
         earlier = self._updates.pop(group, _Update())
         if outdated or group in self.reconciler.extra:
             proven = earlier.before or before  # the sources of an update that is under way may not work
             present = self.reconciler.sources[group]
             self._updates[group] = _Update("", earlier.made_room, earlier.rank, proven, present)
         return len(outdated)
+
+    def launched(self, group: str) -> list[Machine]:
+        """Return the machines of a group that are requested, with those that drain and have successors."""
+        table = self.reconciler.table
+        there = [machine for machine in table.of(group, "active", "booting") if machine.state != "QUEUED"]
+        return [*there, *table.refills(group)]
 
     def gap(self, name: str, now: float) -> str:
         """Return what follows if the only node of the pool is replaced without another one; empty if it is not."""
@@ -344,6 +354,24 @@ class RollingUpdates:
         """Return whether waiting tasks need a node of the present spec: no other node could hold them."""
         return any(self.groups[name].can_hold(needs) and not self._is_held(needs) for needs in self.tasks.shapes())
 
+    def unfit_end(self, rank: int, unfit: UnfitTask, now: float) -> VainWait | None:
+        """Return how tasks end that are pinned to an active node which can never hold them; None while they wait.
+
+        They wait for its successor, if that could hold them and may come. The end has no reason if none could.
+        """
+        assignment = self.reconciler.table.assignments.get(rank)
+        machine = None if assignment is None else assignment.machine
+        update = None if machine is None else self._updates.get(machine.group)
+        if unfit.bound or machine is None or update is None or not self._is_old(machine):
+            return VainWait("", "abandoned")
+        name = machine.group
+        if not unfit.fits(self.groups[name]):
+            return VainWait("", "abandoned")
+        if update.fell_back or update.failed:
+            return VainWait(self._failed(name, update, now), "abandoned")
+        too_dear = self._too_dear(name, now)
+        return VainWait(too_dear, "unfunded") if too_dear else None
+
     def _is_held(self, needs: Needs) -> bool:
         """Return whether an active node could hold a task."""
         table = self.reconciler.table
@@ -369,7 +397,23 @@ class RollingUpdates:
             name in self.reconciler.extra,
             self._full(name, now),
             self._failed(name, update, now),
+            self._others_first(name),
         )
+
+    def _others_first(self, name: str) -> str:
+        """Return why a node of a group may not go before its successor now, because of other groups; empty if it may.
+
+        Without another active node, what is in collections would be lost.
+        """
+        reconciler, others = self.reconciler, [other for other in self.groups if other != name]
+        for other in others:
+            update, active = self._updates.get(other), reconciler.table.count(other, "active")
+            is_short = active < min(reconciler.desired.get(other, 0), reconciler.effective(other))
+            if update is not None and update.made_room and is_short and other not in reconciler.extra:
+                return f"group {other!r} has one node less until the successor of its node {update.rank} is active"
+        is_last = reconciler.table.count(name, "active") + sum(reconciler.table.count(o, "active") for o in others) == 1
+        starting = next(filter(reconciler.has_machine, others), None) if is_last else None
+        return "" if starting is None else f"no other node is active before one of group {starting!r} has started"
 
     def _leaving(self, name: str, update: _Update) -> int | None:
         """Return the rank of the outdated node that drains, or whose successor starts beside an additional node."""

@@ -31,6 +31,7 @@ from skyward.control.decide.tasks.messages import (
     Ended,
     EndGang,
     EndPinned,
+    EndUnfit,
     MeetingsDue,
     Member,
     MemberArrived,
@@ -58,7 +59,7 @@ from skyward.control.decide.tasks.queries import TaskQueries
 from skyward.control.decide.tasks.slots import NodeSlots
 from skyward.control.decide.tasks.state import BroadcastState, TaskBook, TaskState
 from skyward.scaling.snapshot import GangDemand, Group
-from skyward.values.needs import NOTHING, Needs, describe_resources
+from skyward.values.needs import NOTHING, describe_resources
 
 __all__ = ["TaskManager"]
 
@@ -208,6 +209,8 @@ class TaskManager(TaskQueries):
                         effects.append(BroadcastEnded(broadcast, cause=self._book.cause))
             case EndPinned(rank, outcome, reason):
                 self._settle_waiting(set(self._book.queue.pinned_to(rank)), outcome, reason, effects)
+            case EndUnfit(rank) if (node := self._book.table.nodes.get(rank)) is not None:
+                self._end_unfit(node, message, effects)
             case EndGang(number, outcome, reason):
                 if (gang := self._book.gangs.get(number)) is not None and gang.is_waiting:
                     self._gangs.end_waiting(gang, outcome, reason, effects)
@@ -270,7 +273,6 @@ class TaskManager(TaskQueries):
     def _join(self, joined: RankJoined, now: float, effects: list[TaskManagerEffect]) -> None:
         rank = joined.rank
         self._book.table.join(rank, joined.group, joined.slots, joined.resources, joined.capabilities, now)
-        self._end_unfit(self._book.table.nodes[rank], effects)
         for broadcast, record in self._book.broadcasts.items():
             if record.bound or record.cancelled or (record.only is not None and rank not in record.only):
                 continue
@@ -285,18 +287,19 @@ class TaskManager(TaskQueries):
                 record.size = max(1, record.size)
                 self._add_member(broadcast, rank, share, effects)
 
-    def _end_unfit(self, node: NodeSlots, effects: list[TaskManagerEffect]) -> None:
-        """End the tasks pinned to a node that can never hold them: they were submitted before it was there."""
-        by_needs: dict[Needs, set[int]] = {}
+    def _end_unfit(self, node: NodeSlots, end: EndUnfit, effects: list[TaskManagerEffect]) -> None:
+        """End the tasks pinned to a node that can never hold them."""
+        found: set[int] = set()
         for task in self._book.queue.pinned_to(node.rank):
             record = self._book.tasks[task]
             collective = self._book.collective_of(record)
+            if record.needs != end.needs or (end.bound and not record.bound):
+                continue
             if not node.could_hold(record.needs, 1 if collective is None else collective.terms.procs):
-                by_needs.setdefault(record.needs, set()).add(task)
+                found.add(task)
         has = describe_resources(node.total, node.capabilities)
-        for needs, found in by_needs.items():
-            reason = f"{needs} on node {node.rank}, which can never have that: it has {has}"
-            self._settle_waiting(found, "infeasible", reason, effects)
+        reason = end.reason or f"{end.needs} on node {node.rank}, which can never have that: it has {has}"
+        self._settle_waiting(found, end.outcome, reason, effects)
 
     def _take_over(self, found: TasksFound, now: float) -> None:
         self._numbers = itertools.count(max(next(self._numbers), found.last + 1))

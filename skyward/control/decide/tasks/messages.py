@@ -21,6 +21,7 @@ __all__ = [
     "Dropped",
     "EndGang",
     "EndPinned",
+    "EndUnfit",
     "Ended",
     "MeetingOpened",
     "MeetingsDue",
@@ -326,6 +327,23 @@ class EndPinned:
 
 
 @dataclass(frozen=True, slots=True)
+class EndUnfit:
+    """Report that no successor of a node comes for tasks that it can never hold: those pinned to it end.
+
+    Attributes:
+        needs: what the tasks need that end.
+        bound: True if only those of them end that use values on the node.
+        reason: why no successor comes that could hold them; empty if none would.
+    """
+
+    rank: int
+    needs: Needs
+    bound: bool = False
+    outcome: Literal["infeasible", "abandoned", "unfunded"] = "infeasible"
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class EndGang:
     """Report that a waiting gang can never start: all its tasks end."""
 
@@ -365,6 +383,7 @@ type TaskManagerMessage = (
     | Abandon
     | EndGang
     | EndPinned
+    | EndUnfit
     | CheckPrefetched
 )
 

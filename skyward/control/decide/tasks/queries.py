@@ -2,9 +2,10 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass
 
 from skyward.control.decide.tasks.run_times import RunTimes
-from skyward.control.decide.tasks.slots import NodeSlots
+from skyward.control.decide.tasks.slots import NodeSlots, fit_all
 from skyward.control.decide.tasks.state import TaskBook
 from skyward.control.lifecycle import Lifecycle, TaskStatus
 from skyward.scaling.snapshot import Demand, GangDemand, Group
@@ -12,7 +13,26 @@ from skyward.scaling.snapshot.gang_placement import Seats, gang_fits, place_gang
 from skyward.scaling.snapshot.gang_text import gang_text, maximum_text
 from skyward.values.needs import Needs, describe_resources
 
-__all__ = ["TaskQueries"]
+__all__ = ["TaskQueries", "UnfitTask"]
+
+
+@dataclass(frozen=True, slots=True)
+class UnfitTask:
+    """A task pinned to a node that can never hold it.
+
+    Attributes:
+        needs: what it needs.
+        procs: number of processes of its collective that need that on one node.
+        bound: True if it uses values on this node, so that no successor could run it.
+    """
+
+    needs: Needs
+    procs: int = 1
+    bound: bool = False
+
+    def fits(self, group: Group) -> bool:
+        """Return whether a node of a group could hold it."""
+        return fit_all([self.needs] * self.procs, group.resources, group.capabilities)
 
 
 class TaskQueries:
@@ -195,10 +215,33 @@ class TaskQueries:
         return not self._book.holding.get(rank) and self.has_no_work(rank)
 
     def has_no_work(self, rank: int) -> bool:
-        """Return whether a node holds no task, and no task is pinned to it; results may be stored there."""
-        if rank in self.occupied or self._book.queue.next_pinned(rank) is not None:
+        """Return whether a node holds no task, and none is pinned to it that can start there; results may be stored.
+
+        A task that only the successor of a node could hold waits for that, and so do those behind it.
+        """
+        task = self._book.queue.next_pinned(rank)
+        if rank in self.occupied or (task is not None and not self._needs_successor(task)):
             return False
         return all(self._book.tasks[task].target != rank for task in self._book.finished)
+
+    def _needs_successor(self, task: int) -> bool:
+        """Return whether a pinned task waits for another node of its rank, or of that of a member of its collective."""
+        record = self._book.tasks[task]
+        collective = self._book.collective_of(record)
+        if collective is None:
+            return record.target is not None and not self.could_hold(record.target, record.needs)
+        ranks, procs = set(collective.ranks.values()), collective.terms.procs
+        return not all(self.could_hold(rank, record.needs, procs) for rank in ranks)
+
+    def unfit(self, rank: int) -> UnfitTask | None:
+        """Return the next task pinned to a node, if the node is there and can never hold it; None otherwise."""
+        task, node = self._book.queue.next_pinned(rank), self._book.table.nodes.get(rank)
+        if task is None or node is None:
+            return None
+        record = self._book.tasks[task]
+        collective = self._book.collective_of(record)
+        procs = 1 if collective is None else collective.terms.procs
+        return None if node.could_hold(record.needs, procs) else UnfitTask(record.needs, procs, record.bound)
 
     def next_meeting(self) -> float | None:
         """Return the time at which the next meeting of a collective is over; None without any."""

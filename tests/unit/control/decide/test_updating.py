@@ -319,6 +319,101 @@ def test_task_for_a_draining_node_keeps_it_until_it_has_ended() -> None:
     assert world.active == 2
 
 
+BIG = Needs({"BIG": 1.0})
+
+
+@pytest.mark.parametrize("most", [pytest.param(2, id="no room"), pytest.param(4, id="room for one more")])
+@pytest.mark.parametrize("rank", [0, 1])
+def test_task_pinned_to_a_node_that_only_its_successor_can_hold_runs_there(most: int, rank: int) -> None:
+    """Regression: the outdated node waited for the task, and the task for the successor of the node."""
+    world = pool(2, most)
+    running = world.submit(2)
+    update(world, resources={"BIG": 1.0}, fields=("resources",))
+    (big,) = world.submit(needs=BIG, target=rank)
+    (behind,) = world.submit(target=rank)
+    world.deliver()
+    assert big not in world.sent
+    world.finish(running)
+    for _ in range(3):
+        world.deliver()
+        world.finish()
+    assert outdated(world) == []
+    assert world.sent[big] == rank
+    assert world.settled[big] == world.settled[behind] == "value"
+
+
+def test_task_that_only_the_successor_can_hold_does_not_cancel_the_drain_of_its_node() -> None:
+    world = pool(2, 2)
+    running = world.submit(2)
+    update(world, resources={"BIG": 1.0}, fields=("resources",))
+    assert world.plane.draining == {1}
+    (big,) = world.submit(needs=BIG, target=1)
+    assert world.plane.draining == {1}
+    world.finish([task for task in running if world.sent[task] == 1])
+    world.deliver()
+    assert world.sent[big] == 1
+    world.finish()
+    world.deliver()
+    assert world.settled[big] == "value"
+    assert outdated(world) == []
+
+
+def test_collective_that_waits_for_a_successor_does_not_hold_the_other_nodes() -> None:
+    world = World(Group("default", 1, 1), Group("other", 1, 1, 1, {"BIG": 1.0}), policy="no").open()
+    new = Group("default", 1, 1, 1, {"BIG": 1.0})
+    source = MachineSource("cloud", "default", position=1)
+    world.tell(UpdateGroup(new, (source,), range(1, 2), 600.0, ("resources",)))
+    together = tasks.Together()
+    world.tell(tasks.Broadcast(world.plane.tasks.number(), BIG, ranks=(0, 1), together=together))
+    other = Group("other", 1, 1, 1, {"BIG": 1.0})
+    world.tell(UpdateGroup(other, (MachineSource("cloud", "other", position=1),), range(1, 2), 600.0, ("image",)))
+    for _ in range(3):
+        world.deliver()
+        world.finish()
+    assert outdated(world) == []
+    assert list(world.settled.values()) == ["value", "value"]
+
+
+def test_task_pinned_to_a_node_without_a_successor_ends() -> None:
+    """Regression: it waited for ever for a node of the changed spec, after the update had failed."""
+    world = pool(2)
+    update(world, resources={"BIG": 1.0}, fields=("resources",))
+    (big,) = world.submit(needs=BIG, target=1)
+    (plain,) = world.submit(target=1)
+    fail_all(world)
+    assert world.settled[big] == "abandoned"
+    assert "node 1 stays as it is, and can never hold 1 BIG: the pool could not start node 2" in world.reasons[big]
+    world.finish()
+    assert world.settled[plain] == "value"
+    (late,) = world.submit(needs=BIG, target=0)
+    assert world.settled[late] == "abandoned"
+
+
+def test_task_pinned_to_a_node_whose_successor_is_too_dear_ends() -> None:
+    world = pool(1, 1)
+    world.tell(SetBudget(1.5 / 60))
+    update(world, resources={"BIG": 1.0}, fields=("resources",), price=10.0)
+    (big,) = world.submit(needs=BIG, target=0)
+    assert world.settled[big] == "unfunded"
+
+
+def test_task_that_uses_a_kept_value_never_waits_for_a_successor() -> None:
+    world = pool(2, 2)
+    keep(world, 1)
+    update(world, resources={"BIG": 1.0}, fields=("resources",))
+    (number,) = (world.plane.tasks.number(),)
+    world.tell(tasks.Submitted((number,), 1, needs=BIG, kept=("key",)))
+    assert world.settled[number] == "infeasible"
+
+
+def test_task_pinned_to_a_node_of_a_group_that_can_never_hold_it_ends() -> None:
+    """Regression: it waited for ever, though only a node of another group could run it."""
+    world = World(Group("small", 1, 1), Group("big", 1, 1, 1, {"BIG": 1.0}), policy="no").open()
+    (big,) = world.submit(needs=BIG, target=0)
+    assert world.settled[big] == "infeasible"
+    assert world.reasons[big] == "1 BIG on node 0, which can never have that: it has no resources"
+
+
 def test_pool_of_a_fixed_size_under_load_is_replaced() -> None:
     """Regression: nodes that were never idle took new tasks, so that the update never went on."""
     world = pool(2, 2)
@@ -459,12 +554,72 @@ def test_tasks_that_need_the_present_spec_end_if_it_never_starts() -> None:
     assert world.active == 2
 
 
+def test_groups_without_room_are_replaced_one_node_at_a_time() -> None:
+    """Regression: a node of each group left at once, and what was in collections was lost without a notice."""
+    world = World(Group("a", 1, 1), Group("b", 2, 2), policy="no").open()
+    running = world.submit(3)
+    for name, most in (("a", 1), ("b", 2)):
+        source = MachineSource("cloud", name, position=1)
+        world.tell(UpdateGroup(Group(name, most, most), (source,), range(1, 2), 600.0, ("image",)))
+    assert world.plane.draining == {0}
+    assert world.reasons_given[-1] == (
+        "3 -> 3 nodes: 2 nodes of an earlier spec of group 'b' stay for now: group 'a' has one node less until the "
+        "successor of its node 0 is active"
+    )
+    world.finish(running)
+    least = world.active
+    while world.asked or world.installing or world.leaving:
+        world.allocate()
+        least = min(least, world.active)
+        if world.installing:
+            machine, _ = world.installing.popitem()
+            world.tell(machines.Joined(machine))
+        world.bury()
+        least = min(least, world.active)
+    assert least == 2
+    assert outdated(world) == []
+    assert ranks(world) == [0, 1, 2]
+
+
+def test_last_active_node_waits_for_the_one_that_starts() -> None:
+    world = World(Group("a", 1, 1), Group("b", 1, 1), policy="no").open()
+    world.tell(machines.Lost(world.machine_of(0), "it died"))
+    world.allocate()
+    source = MachineSource("cloud", "b", position=1)
+    world.tell(UpdateGroup(Group("b", 1, 1), (source,), range(1, 2), 600.0, ("image",)))
+    assert world.active == 1
+    assert "no other node is active before one of group 'a' has started" in world.reasons_given[-1]
+    world.deliver()
+    assert outdated(world) == []
+    assert world.active == 2
+
+
+def test_update_goes_on_although_another_group_never_gets_its_node_back() -> None:
+    world = World(Group("a", 1, 1), Group("b", 2, 2), policy="no").open()
+    for name, most in (("a", 1), ("b", 2)):
+        source = MachineSource("cloud", name, position=1)
+        world.tell(UpdateGroup(Group(name, most, most), (source,), range(1, 2), 600.0, ("image",)))
+    for _ in range(60):
+        while refused := [number for number, launch in world.asked.items() if launch.source.type == "a"]:
+            world.asked = {number: launch for number, launch in world.asked.items() if number not in refused}
+            world.tell(machines.Refused(tuple(refused), "there is none, ever", "impossible"))
+        world.allocate()
+        for number in tuple(world.installing):
+            del world.installing[number]
+            world.tell(machines.Joined(number))
+        world.bury()
+        world.wait(30)
+    assert 0 not in ranks(world)
+    assert outdated(world) == []
+    assert world.active == 2
+
+
 def test_earlier_spec_again_keeps_its_nodes() -> None:
     world = pool(3)
     update(world)
     fail_all(world)
     update(world, position=0)
-    assert "(image): no node is replaced, since it has 3 nodes of that spec already" in str(world.reasons_given)
+    assert "(image): no node is replaced, since none is of another spec" in str(world.reasons_given)
     world.deliver()
     assert outdated(world) == []
     assert world.active == 3
@@ -485,6 +640,16 @@ def test_resize_after_the_earlier_spec_was_taken_again_launches_from_it() -> Non
     world.deliver()
     assert world.active == 3
     assert outdated(world) == []
+
+
+def test_decision_log_says_how_many_of_the_nodes_are_replaced() -> None:
+    world = pool(2, 2)
+    world.submit(2)
+    update(world)
+    world.tell(machines.Lost(world.machine_of(1), "it died"))
+    world.deliver()
+    update(world, position=1)
+    assert "(image): 1 of its 2 nodes is replaced" in str(world.reasons_given)
 
 
 def test_second_update_supersedes_the_first() -> None:
