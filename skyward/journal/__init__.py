@@ -9,6 +9,7 @@ from skyward.journal.entries import (
     PoolEntry,
     SizeEntry,
     SpecsEntry,
+    UpdateEntry,
     WarmEntry,
     WorkerEntry,
 )
@@ -35,6 +36,7 @@ __all__ = [
     "PoolRecord",
     "SizeEntry",
     "SpecsEntry",
+    "UpdateEntry",
     "WarmEntry",
     "WorkerEntry",
     "data_directory",

@@ -14,6 +14,7 @@ __all__ = [
     "PoolEntry",
     "SizeEntry",
     "SpecsEntry",
+    "UpdateEntry",
     "WarmEntry",
     "WorkerEntry",
 ]
@@ -120,6 +121,21 @@ class SpecsEntry:
     group: str
     first: int
     specs: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateEntry:
+    """The update of a group that is under way, or that ended because no node of the present specs could be launched.
+
+    Attributes:
+        group: name of the group.
+        before: position of the first of the specs from which its nodes were launched before.
+        fell_back: True if they are launched from those again.
+    """
+
+    group: str
+    before: int
+    fell_back: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -16,6 +16,7 @@ from skyward.journal.entries import (
     PoolEntry,
     SizeEntry,
     SpecsEntry,
+    UpdateEntry,
     WarmEntry,
     WorkerEntry,
 )
@@ -233,6 +234,14 @@ class PoolRecord:
     def set_specs(self, group: str, first: int, specs: object) -> None:
         """Record the specs that a group has from now on. `first`: position of the first of them."""
         self._journal.set_specs(self.id, SpecsEntry(group, first, _sealed(specs, self._seal)))
+
+    def set_updates(self, updates: Iterable[UpdateEntry]) -> None:
+        """Record the updates of the pool's groups, in place of those recorded before."""
+        self._journal.set_updates(self.id, updates)
+
+    def updates(self) -> list[UpdateEntry]:
+        """Return the recorded updates of the pool's groups."""
+        return self._journal.updates(self.id)
 
     def size(self) -> SizeEntry | None:
         """Return the recorded size; None if it has not changed since the pool was opened."""

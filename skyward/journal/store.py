@@ -20,6 +20,7 @@ from skyward.journal.entries import (
     PoolEntry,
     SizeEntry,
     SpecsEntry,
+    UpdateEntry,
     WorkerEntry,
 )
 from skyward.journal.installation import data_directory
@@ -62,6 +63,10 @@ CREATE TABLE IF NOT EXISTS sizes (
 CREATE TABLE IF NOT EXISTS specs (
     pool TEXT NOT NULL REFERENCES pools ON DELETE CASCADE, "group" TEXT NOT NULL, first INTEGER NOT NULL,
     specs BLOB NOT NULL, PRIMARY KEY (pool, "group", first)
+) STRICT;
+CREATE TABLE IF NOT EXISTS updates (
+    pool TEXT NOT NULL REFERENCES pools ON DELETE CASCADE, "group" TEXT NOT NULL, before INTEGER NOT NULL,
+    fell_back INTEGER NOT NULL, PRIMARY KEY (pool, "group")
 ) STRICT;
 CREATE TABLE IF NOT EXISTS bills (
     pool TEXT NOT NULL, machine INTEGER NOT NULL, instance TEXT NOT NULL, name TEXT NOT NULL, kind TEXT NOT NULL,
@@ -243,6 +248,14 @@ class Journal:
         """Record the specs that a group of a pool has from now on."""
         self._write("INSERT OR REPLACE INTO specs VALUES (?, ?, ?, ?)", pool, specs.group, specs.first, specs.specs)
 
+    def set_updates(self, pool: str, updates: Iterable[UpdateEntry]) -> None:
+        """Record the updates of the groups of a pool, in place of those recorded before."""
+        statements: list[tuple[str, Sequence[object]]] = [("DELETE FROM updates WHERE pool = ?", (pool,))]
+        for each in updates:
+            values = pool, each.group, each.before, each.fell_back
+            statements.append(("INSERT INTO updates VALUES (?, ?, ?, ?)", values))
+        self._write_all(statements)
+
     def forget_pool(self, pool: str) -> None:
         """Delete a pool with all its entries."""
         self._write("DELETE FROM pools WHERE id = ?", pool)
@@ -356,6 +369,11 @@ class Journal:
         """Return the recorded specs of the groups of a pool that were updated, the present ones of each last."""
         found = self._read('SELECT "group", first, specs FROM specs WHERE pool = ? ORDER BY rowid', pool)
         return [SpecsEntry(*row) for row in found]
+
+    def updates(self, pool: str) -> list[UpdateEntry]:
+        """Return the recorded updates of the groups of a pool."""
+        found = self._read('SELECT "group", before, fell_back FROM updates WHERE pool = ? ORDER BY "group"', pool)
+        return [UpdateEntry(group, before, bool(fell_back)) for group, before, fell_back in found]
 
     def machines(self, pool: str) -> list[MachineEntry]:
         """Return the recorded machines of a pool."""

@@ -114,6 +114,10 @@ class SpecHistory:
         """The present specs."""
         return self.specs[self.first]
 
+    def first_at(self, position: int) -> int:
+        """Return the position of the first of the specs of which one has this position."""
+        return max(first for first in self.specs if first <= position)
+
     def position_of(self, specs: tuple[Spec, ...]) -> int:
         """Return the position of the first of these specs; new ones get the next free positions."""
         for first, each in self.specs.items():

@@ -486,3 +486,36 @@ def interrupt(is_held: Callable[[], bool], thread: int) -> None:
 
     wait_for(is_held, "the provider to be asked")
     signal.pthread_kill(thread, signal.SIGINT)
+
+
+SOLD_OUT = """
+import os, sys, time
+import skyward as sky
+
+old, new = (sky.Image(env={"VERSION": name}) for name in ("old", "new"))
+options = sky.Options(provision_retry_delay=0.01)
+provider = sky.Local(outlives=True)
+pool = sky.Compute(provider=provider, nodes=2, name="sold-out", ttl=60, image=old, options=options).open()
+pool.update(image=new, provider=sky.Local(outlives=True, fail_rate=1.0, seed=1))
+while sys.argv[1] == "ended" and not (
+    "the update has ended" in pool.decisions()[-1].reason
+    and [node.state for node in pool.snapshot().nodes] == ["active", "active"]
+):
+    time.sleep(0.01)
+os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.mark.parametrize("killed", ["begun", "ended"])
+def test_update_that_fell_back_does_not_begin_again_in_the_process_that_attaches(killed: str) -> None:
+    """Regression: a node was removed again, and its successor waited for the sold-out provider."""
+    subprocess.run([sys.executable, "-c", SOLD_OUT, killed], check=False, timeout=100)
+    with sky.attach("sold-out") as pool:
+        wait_for(lambda: "the update has ended" in reasons(pool)[-1], "the update to end")
+        wait_until(pool, lambda now: [node.state for node in now.nodes] == ["active", "active"], "the earlier nodes")
+        assert version() @ pool == ["old", "old"]
+        assert [node.rank for node in pool.snapshot().nodes] == [0, 1]
+        assert killed == "begun" or not any(" and goes" in reason for reason in reasons(pool))
+        pool.update(provider=sky.Local(outlives=True))
+        wait_until(pool, is_updated, "the nodes to be replaced")
+        assert set(version() @ pool) == {"new"}

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from skyward.control.act.nodes.launching import Launcher
@@ -11,7 +11,7 @@ from skyward.control.decide.machines.sources import NO_CAPACITY_PAUSE
 from skyward.control.decide.plane import ControlPlane
 from skyward.control.decide.settings import PlaneSettings, resumed
 from skyward.formatting import money_text
-from skyward.journal import SizeEntry
+from skyward.journal import SizeEntry, UpdateEntry
 from skyward.scaling.registry import find_policy
 from skyward.scaling.snapshot import Group
 from skyward.specs import Options
@@ -26,8 +26,18 @@ ATTEMPTS = 3
 """Default timeout of one request for machines in seconds, and of consecutive requests that may fail."""
 
 
-def plane_of(launchers: Mapping[str, Launcher], options: Options, size: SizeEntry | None = None) -> ControlPlane:
-    """Return the control plane of a pool whose launchers are prepared. `size`: recorded size of an attached pool."""
+def plane_of(
+    launchers: Mapping[str, Launcher],
+    options: Options,
+    size: SizeEntry | None = None,
+    updates: Iterable[UpdateEntry] = (),
+) -> ControlPlane:
+    """Return the control plane of a pool whose launchers are prepared.
+
+    Args:
+        size, updates: recorded size and updates of an attached pool.
+    """
+    resumed_updates = {each.group: each for each in updates if launchers[each.group].former_sources}
     limits = Limits(
         refusals=options.max_provision_attempts or ATTEMPTS,
         request=options.provision_timeout or REQUEST_TIMEOUT,
@@ -44,6 +54,8 @@ def plane_of(launchers: Mapping[str, Launcher], options: Options, size: SizeEntr
         thresholds={name: launcher.nodes.threshold for name, launcher in launchers.items()},
         positions={name: launcher.positions for name, launcher in launchers.items()},
         earlier={key: group for launcher in launchers.values() for key, group in launcher.earlier.items()},
+        before={name: launchers[name].former_sources for name in resumed_updates},
+        fell_back=frozenset(name for name, each in resumed_updates.items() if each.fell_back),
         existing={name: launcher.existing for name, launcher in launchers.items()},
         retries=options.retry_on_interruption,
         cooldown=options.autoscale_cooldown,

@@ -44,7 +44,7 @@ from skyward.errors import JournalError, NodeStartError, PoolClosedError, Provis
 from skyward.events.bus import EventBus
 from skyward.events.decisions import DecisionEvent
 from skyward.formatting import joined
-from skyward.journal import ClusterEntry, PoolRecord, SizeEntry
+from skyward.journal import ClusterEntry, PoolRecord, SizeEntry, UpdateEntry
 from skyward.journal.costs import summed
 from skyward.process.background_tasks import BackgroundTasks
 from skyward.process.lifespan import Lifespan, Say
@@ -144,6 +144,7 @@ class Pool:
         self._unsent = record.unsent
         self._unsent_timer: asyncio.TimerHandle | None = None
         self._recorded_size: SizeEntry | None = None
+        self._recorded_updates: list[UpdateEntry] = []
         self.warm_until = 0.0
         self.borrowed = False
         self._fleet.keep_for = self._to_keep_spare
@@ -195,7 +196,16 @@ class Pool:
             self._bus.emit(events.PoolFailed, type(error).__name__, str(error))
             raise
 
+    def _continue_updates(self) -> list[UpdateEntry]:
+        """Continue the updates that a former process had begun; return their entries."""
+        self._recorded_updates = found = self._record.updates() if self._keep_machines else []
+        updates = [each for each in found if each.before in self._specs[each.group].specs]
+        for each in updates:
+            self._launchers[each.group].continue_update(each.before, self._specs[each.group].specs[each.before])
+        return updates
+
     async def _start_nodes(self) -> None:
+        updates = self._continue_updates()
         for launcher in self._launchers.values():
             await launcher.prepare()
         notes = [
@@ -211,7 +221,7 @@ class Pool:
                 self.note(unused)
         self._life.move("provisioning", _now())
         size = self._record.size()
-        self._plane = control = plane_of(self._launchers, self._options, size)
+        self._plane = control = plane_of(self._launchers, self._options, size, updates)
         if (costs := self._record.costs()) is not None:  # machines of a killed process count until now
             control.ledger.carry(costs.until(time.time()))
             control.ledger.budget = costs.budget
@@ -472,6 +482,8 @@ class Pool:
         self._record_costs(now)
         if not _SIZE_EFFECTS.isdisjoint(map(type, effects)):
             self._record_size()
+        if self._plane.updates or self._recorded_updates:
+            self._record_updates()
         if self._fleet.spares and self._plane.budget_exhausted:
             self._fleet.end_spares()
         self._progress.set()
@@ -520,6 +532,20 @@ class Pool:
             self._record.set_size(size)
         except JournalError as error:  # the pool goes on
             _logger.warning("could not record the size of pool %r: %s", self.name, error)
+
+    def _record_updates(self) -> None:
+        """Record the updates of the groups if they have changed, for a process that attaches to the pool."""
+        updates = [
+            UpdateEntry(name, self._specs[name].first_at(source.position), fell_back)
+            for name, (source, fell_back) in sorted(self.control.updates.origins.items())
+        ]
+        if updates == self._recorded_updates:
+            return
+        self._recorded_updates = updates
+        try:
+            self._record.set_updates(updates)
+        except JournalError as error:  # the pool goes on
+            _logger.warning("could not record the updates of pool %r: %s", self.name, error)
 
     def _execute(self, effect: plane.PlaneEffect, sent: set[Node]) -> None:
         """Execute one effect; nodes that were sent a command are added to `sent`."""

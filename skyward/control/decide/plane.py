@@ -101,6 +101,7 @@ class ControlPlane:
             dict(settings.earlier),
         )  # fmt: skip  # in the order of the fields
         self.reconciler.positions.update(settings.positions)
+        self.updates.resume(settings.before, settings.fell_back)
         if settings.earlier:
             self.prospects.group_of = self.updates.group_of
         self._view = PlaneView(self.groups, self.tasks, self.reconciler.table, self.ledger)

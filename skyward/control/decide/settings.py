@@ -31,6 +31,8 @@ class PlaneSettings:
         positions: positions of the sources of each group's spec.
         earlier: groups as they were, by their names and the positions of the sources of earlier specs, for the outdated
             nodes of a pool that is attached to.
+        before: sources from which the nodes of a group were launched before an update that a former process had begun.
+        fell_back: those of these groups whose update has ended: their nodes are launched from these sources again.
     """
 
     groups: tuple[Group, ...]
@@ -52,6 +54,8 @@ class PlaneSettings:
     recorded: bool = False
     positions: Mapping[str, range] = field(default_factory=dict)
     earlier: Mapping[tuple[str, int], Group] = field(default_factory=dict)
+    before: Mapping[str, tuple[MachineSource, ...]] = field(default_factory=dict)
+    fell_back: frozenset[str] = frozenset()
 
 
 def resumed(

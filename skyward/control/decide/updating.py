@@ -7,7 +7,7 @@ room for one, the outdated nodes are drained without it: in the whole pool, only
 successor is active. A node that keeps values stays until they may go.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from skyward.control.decide.machines import messages as machines
@@ -119,7 +119,7 @@ class _Update:
         failed: why no node could be started from the present spec; empty if none has failed.
         made_room: True while a node is missing that went before its successor.
         rank: rank of the latest node that was drained; None for none.
-        before: sources from which the nodes were launched before; none for an update of a former process.
+        before: sources from which the nodes were launched before; none if a former process did not record them.
         present: sources of the present spec.
         fell_back: True if nodes are launched from the sources `before` again.
         waits: True if its outdated nodes stay for now.
@@ -191,6 +191,26 @@ class RollingUpdates:
         there = [machine for machine in table.of(group, "active", "booting") if machine.state != "QUEUED"]
         return [*there, *table.refills(group)]
 
+    def resume(self, before: Mapping[str, tuple[MachineSource, ...]], fell_back: Collection[str]) -> None:
+        """Resume the updates of a former process, which may have drained a node whose successor is missing.
+
+        Args:
+            before: sources from which the nodes of a group were launched before, by group.
+            fell_back: groups whose nodes are launched from these again.
+        """
+        sources = self.reconciler.sources
+        for name, earlier in before.items():
+            update = _Update(made_room=True, before=earlier, present=sources[name], fell_back=name in fell_back)
+            self._updates[name] = update
+            if update.fell_back:
+                sources[name] = earlier
+                update.failed = "could launch no node of the changed spec before its former process ended"
+
+    @property
+    def origins(self) -> dict[str, tuple[MachineSource, bool]]:
+        """Preferred source of the nodes before each update, by group, and True if these are launched from it again."""
+        return {name: (each.before[0], each.fell_back) for name, each in self._updates.items() if each.before}
+
     def gap(self, name: str, now: float) -> str:
         """Return what follows if the only node of the pool is replaced without another one; empty if it is not."""
         update = self._updates.get(name)
@@ -259,8 +279,8 @@ class RollingUpdates:
         known = self.reconciler.table.machines[machine]
         if self._is_old(known):
             self._updates.setdefault(known.group, _Update())
-        elif known.group in self._updates:
-            self._updates[known.group].failed = ""
+        elif (update := self._updates.get(known.group)) is not None and not update.fell_back:
+            update.failed = ""
 
     def remember(self, group: Group) -> None:
         """Remember the group as it was for the machines that were launched or requested from its present spec."""
@@ -288,6 +308,8 @@ class RollingUpdates:
             self._note_failure(name, update, now)
             state = self._state(name, update, kept, now)
             step = next_step(state)
+            if step.is_over and update.fell_back:
+                step = UpdateStep()  # it goes on if it is retried
             is_missing = state.active < state.desired or state.leaving == 0
             goes_first = step.remove is not None and (not state.extra or step.remove == 0)
             update.made_room = (update.made_room and is_missing) or goes_first
@@ -297,7 +319,7 @@ class RollingUpdates:
             news = says if says != update.said else ""
             update.said = says or update.said
             changes = step.extra != state.extra or step.remove is not None
-            update.waits = bool(step.waits)
+            update.waits = bool(step.waits) or update.fell_back
             update.rank = update.rank if step.remove is None else step.remove
             message = machines.ReplaceOutdated(name, step.extra, step.remove) if changes else None
             yield PlannedStep(news, message)

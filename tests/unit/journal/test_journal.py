@@ -15,7 +15,7 @@ import pytest
 
 import skyward as sky
 from skyward.errors import JournalError
-from skyward.journal import Claim, Journal, JournalSeal, MachineEntry, PoolRecord, SizeEntry, WorkerEntry
+from skyward.journal import Claim, Journal, JournalSeal, MachineEntry, PoolRecord, SizeEntry, UpdateEntry, WorkerEntry
 from skyward.providers.protocol import Cluster, Instance, LocalAccess, Offer
 from skyward.providers.protocol import InstanceType as Type
 from skyward.specs import Spec
@@ -72,6 +72,18 @@ def test_size_is_recorded_in_place_of_the_one_before() -> None:
     last = SizeEntry({"default": (1, 1), "gpu": (0, 2)}, {"default": 1, "gpu": 0})
     record.set_size(last)
     assert record.size() == last
+    record.end()
+
+
+def test_updates_are_recorded_in_place_of_those_before() -> None:
+    record = new()
+    assert record.updates() == []
+    record.set_updates([UpdateEntry("gpu", 2, False), UpdateEntry("default", 0, False)])
+    last = [UpdateEntry("default", 0, True), UpdateEntry("gpu", 2, False)]
+    record.set_updates(last)
+    assert record.updates() == last
+    record.set_updates([])
+    assert record.updates() == []
     record.end()
 
 

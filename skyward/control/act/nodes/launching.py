@@ -133,6 +133,7 @@ class Launcher:
         self._instances: dict[str, SourceState] = {}
         self._workers: dict[str, WorkerEntry] = {}
         self._earlier: tuple[ClusterEntry, ...] = ()
+        self._former: tuple[int, Sequence[Spec]] = 0, ()
         self._kept_warm: set[str] = set()
         self._billed: set[int] = set()
 
@@ -182,6 +183,12 @@ class Launcher:
     def sources(self) -> tuple[MachineSource, ...]:
         """Sources of the machines that are launched, the preferred one first."""
         return tuple(source for source in self._sources_at(self.positions) if not source.lender)
+
+    @property
+    def former_sources(self) -> tuple[MachineSource, ...]:
+        """Sources of the specs before the update that another process had begun, the preferred one first."""
+        first, specs = self._former
+        return tuple(each for each in self._sources_at(range(first, first + len(specs))) if not each.lender)
 
     def _sources_at(self, positions: range) -> tuple[MachineSource, ...]:
         return tuple(source for source in self._states if source.position in positions)
@@ -255,6 +262,15 @@ class Launcher:
             if entry.cluster is not None:
                 state.prepared = entry.cluster
 
+    def continue_update(self, first: int, before: Sequence[Spec]) -> None:
+        """Continue an update that another process had begun.
+
+        Args:
+            first: position of the first of the specs before the update.
+            before: these specs.
+        """
+        self._former = first, before
+
     async def prepare(self) -> None:
         """Find offers, and set up the resources that the machines of the preferred source share.
 
@@ -266,6 +282,7 @@ class Launcher:
         if not self._earlier:
             _check_images(self._specs)
         found = await self._find(self._specs, self._first)
+        await self._find_former()
         for entry in self._earlier:
             await self._find_existing(entry)
         failures = await self._prepare_preferred(self.positions)
@@ -320,6 +337,16 @@ class Launcher:
             source = replace(offered.source, position=position, group=self._group)
             self._states.setdefault(source, SourceState(replace(offered, source=source)))
         return found
+
+    async def _find_former(self) -> None:
+        """Find the offers for the specs before an update, for the nodes that are launched if it cannot go on."""
+        first, specs = self._former
+        if not specs:
+            return
+        try:
+            await self._find(specs, first)
+        except SkywardError as error:  # the sources on record remain
+            _logger.warning("no offers for the earlier spec of group %r: %s", self._group, reason_of(error))
 
     def _set_notes(self, found: FoundOffers, failures: Sequence[str]) -> None:
         preferred = self._preferred

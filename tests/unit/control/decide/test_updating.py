@@ -7,7 +7,16 @@ import pytest
 
 from skyward.control.decide.machines import messages as machines
 from skyward.control.decide.machines.sources import MachineSource
-from skyward.control.decide.messages import KeptAdded, ReleaseKept, Resize, SetBudget, Tick, UpdateGroup
+from skyward.control.decide.messages import (
+    ContinueSize,
+    KeptAdded,
+    Open,
+    ReleaseKept,
+    Resize,
+    SetBudget,
+    Tick,
+    UpdateGroup,
+)
 from skyward.control.decide.tasks import messages as tasks
 from skyward.control.decide.updating import GroupUpdate, OutdatedNode, UpdateStep, next_step
 from skyward.kept.keep import KeptInfo
@@ -701,6 +710,80 @@ def test_node_that_made_room_comes_back_if_its_successor_is_sold_out() -> None:
     assert world.settled[task] == "value"
     assert outdated(world) == [0]
     assert "the pool gets no machine now: there is none" in str(world.reasons_given)
+
+
+def test_update_that_fell_back_stays_ended_when_all_nodes_have_gone() -> None:
+    """Regression: the nodes that came later were replaced again and again."""
+    world = World(Group("default", 0, 1, hourly_price=1.0), policy="pressure", idle_timeout=5.0).open()
+    world.submit()
+    world.deliver()
+    world.finish()
+    update(world)
+    world.bury()
+    refused, world.asked = tuple(world.asked), {}
+    world.tell(machines.Refused(refused, "there is none", "capacity"))
+    world.deliver()
+    world.wait(60)
+    world.bury()
+    assert ranks(world) == []
+    world.submit()
+    world.allocate()
+    world.tell(machines.Joined(world.machine_of(0)))
+    world.finish()
+    world.tell(Tick())
+    assert outdated(world) == [0]
+    assert world.state_of(0) == "active"
+
+
+def attached(before: int, present: int, **settings: Any) -> World:
+    """Return a pool that was attached to in an update, with so many nodes of the spec before and of the present one."""
+    old, new = (MachineSource("cloud", "default", position=position, hourly_price=1.0) for position in (0, 1))
+    existing = {source: count for source, count in ((old, before), (new, present)) if count}
+    world = World(
+        Group("default", 2, 2, hourly_price=1.0),
+        policy="no",
+        sources={"default": (new,)},
+        positions={"default": range(1, 2)},
+        earlier={("default", 0): Group("default", 2, 2, hourly_price=1.0)},
+        existing={"default": existing},
+        before={"default": (old,)},
+        **settings,
+    ).open()
+    world.tell(ContinueSize({"default": 2}))
+    return world
+
+
+def test_update_that_fell_back_before_its_process_ended_does_not_begin_again() -> None:
+    world = attached(2, 0, fell_back=frozenset({"default"}))
+    world.wait(4000)
+    world.deliver()
+    assert outdated(world) == [0, 1]
+    assert not any(isinstance(each, machines.Drain) for each in world.said)
+    world.tell(Resize({"default": (2, 2)}))
+    world.deliver()
+    assert outdated(world) == []
+
+
+def test_node_that_made_room_before_its_process_ended_comes_back_if_its_successor_is_sold_out() -> None:
+    old, new = (MachineSource("cloud", "default", position=position, hourly_price=1.0) for position in (0, 1))
+    world = World(
+        Group("default", 2, 2, hourly_price=1.0),
+        policy="no",
+        sources={"default": (new,)},
+        positions={"default": range(1, 2)},
+        existing={"default": {old: 1}},
+        before={"default": (old,)},
+    )
+    world.tell(Open())
+    refused = tuple(number for number, each in world.asked.items() if each.source == new)
+    for number in refused:
+        del world.asked[number]
+    world.tell(machines.Refused(refused, "there is none", "capacity"))
+    world.deliver()
+    world.tell(ContinueSize({"default": 2}))
+    world.deliver()
+    assert outdated(world) == [0, 1]
+    assert "takes the place of the one that made room" in str(world.reasons_given)
 
 
 def test_node_0_comes_back_if_its_successor_is_sold_out() -> None:
