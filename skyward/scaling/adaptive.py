@@ -94,17 +94,15 @@ class Adaptive:
         self._observe_load(offers, snapshot, looked_at)
         has_tasks = bool(snapshot.has_waiting or snapshot.inflight or snapshot.pinned)
         is_over = not has_tasks and not any(counts.active + counts.booting for counts in snapshot.counts.values())
-        is_empty = not any(counts.active for counts in snapshot.counts.values())
+        is_used = has_tasks or snapshot.collection_used
+        unneeded = self._unneeded_boots(offers, snapshot, is_used)
         desired: dict[str, int] = {}
         cancelled: dict[str, int] = {}
         for name, offer in offers.items():
             counts, group = snapshot.counts[name], offer.group
-            unneeded = 0 if offer.new or snapshot.pinned else self._unneeded(offer, snapshot)
-            if is_empty and unneeded:  # something woke the pool, which may be no task
-                unneeded = min(unneeded, offer.coming - 1)
-            count = counts.active + offer.coming + offer.new - unneeded
+            count = counts.active + max(offer.coming, offer.head) + offer.new - unneeded[name]
             if counts.desired > counts.active + counts.booting and not is_over:  # nodes that were given up, as the head
-                count = max(count, counts.desired - unneeded)
+                count = max(count, counts.desired - unneeded[name])
             count = max(count, gangs.least(name))
             desired[name] = max(group.min, min(group.max, count))
             if count < counts.active + counts.booting:
@@ -136,13 +134,13 @@ class Adaptive:
         )
 
     def _observe(self, snapshot: Snapshot) -> None:
-        """Update the rates at which tasks arrive, in tasks per second."""
+        """Update the rates at which tasks arrive, in tasks per second; cancelled ones are taken back."""
         if self._looked_at is not None:
-            arrived = max(0, snapshot.submitted - self._submitted)
+            arrived = snapshot.submitted - self._submitted
             passed = max(0.0, snapshot.now - self._looked_at)
             memories = [boots * max(10.0, snapshot.usual_boot) for boots in MEMORIES]
             self._rates = tuple(
-                rate * exp(-passed / memory) + arrived / memory
+                max(0.0, rate * exp(-passed / memory) + arrived / memory)
                 for rate, memory in zip(self._rates, memories, strict=True)
             )
         self._looked_at, self._submitted = snapshot.now, snapshot.submitted
@@ -306,6 +304,27 @@ class Adaptive:
         """Return the seconds until new tasks are expected to need more than `ahead` free slots."""
         rate = min(self._rates)
         return (max(0, ahead) + 1) / rate if rate > 1e-9 else inf
+
+    def _unneeded_boots(self, offers: dict[str, GroupOffer], snapshot: Snapshot, is_used: bool) -> dict[str, int]:
+        """Return the booting nodes that are not needed, by group.
+
+        Node 0 is needed as long as any other node is, or it is cancelled with the last of them. The first node of a
+        pool that has none boots on while the pool is used.
+        """
+        if snapshot.pinned:
+            return dict.fromkeys(offers, 0)
+        found = {name: 0 if offer.new else self._unneeded(offer, snapshot) for name, offer in offers.items()}
+        is_empty = not any(counts.active for counts in snapshot.counts.values())
+        goes = is_empty and all(
+            offer.coming + offer.new <= found[name] and not offer.group.min for name, offer in offers.items()
+        )
+        if goes and not is_used:
+            return {name: max(found[name], offer.head) for name, offer in offers.items()}
+        first = next((name for name, number in found.items() if number), None) if goes else None
+        for name, offer in offers.items():
+            least = offer.head if any(each.head for each in offers.values()) else int(name == first)
+            found[name] = max(0, min(found[name], max(offer.coming, offer.head) - least))
+        return found
 
     def _unneeded(self, offer: GroupOffer, snapshot: Snapshot) -> int:
         """Return the number of booting nodes that neither waiting nor, as far as expected, new tasks use in time."""

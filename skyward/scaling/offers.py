@@ -35,6 +35,7 @@ class GroupOffer:
         for_gangs: those of them that waiting gangs lack.
         kept: booting nodes that waiting tasks use.
         held: booting nodes that are to replace dearer ones.
+        head: 1 if node 0 is among the booting nodes, requested or not; it goes only with all others.
     """
 
     group: Group
@@ -51,6 +52,7 @@ class GroupOffer:
     for_gangs: int = 0
     kept: float = 0.0
     held: int = 0
+    head: int = 0
 
     @property
     def window(self) -> float:
@@ -110,6 +112,7 @@ def offer_of(group: Group, snapshot: Snapshot) -> GroupOffer:
         booting=coming,
         coming=coming,
         room=0 if pause == inf else max(0, group.max - counts.active - coming),
+        head=int(snapshot.head_boots == group.name and counts.booting > 0),
     )
 
 

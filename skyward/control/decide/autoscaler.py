@@ -4,7 +4,7 @@ The policy's request is clamped to the bounds of the groups, the pool and the bu
 `request_resources`. Scaling up is immediate. Scaling down waits until nothing has changed for the cooldown and the
 policy has requested fewer nodes all that time; the highest of those requests is used. A request that is based on an
 idle time waits only until nothing has been added for the cooldown. Booting nodes that are given up, and nodes whose
-replacements are active, go at once. Nodes that keep values for later tasks stay.
+replacements are active, go at once, and no others in their place. Nodes that keep values for later tasks stay.
 
 Source: spec/ "Provision controllers".
 """
@@ -142,8 +142,9 @@ class Autoscaler:
         wanted, notes = _within_bounds(decision, snapshot, limits)
         self.due_at = self._end_of_cooldown()
         self.look_at = None if decision.look_in is None else now + decision.look_in
+        at_once = _at_once(decision, wanted, snapshot)
         after = {
-            name: self._step(name, before[name], wanted[name], decision.settled, now, decision.at_once.get(name, 0))
+            name: self._step(name, before[name], wanted[name], decision.settled, now, at_once.get(name, 0))
             for name in before
         }
         if any(after[name] > before[name] for name in after):
@@ -192,6 +193,22 @@ class Autoscaler:
         if left > 0:
             return f"the cooldown of {seconds_text(self.cooldown)} ends in {max(1, ceil(left))} s"
         return f"until fewer nodes have been enough for {seconds_text(self.cooldown)}"
+
+
+def _at_once(decision: Decision, wanted: Mapping[str, int], snapshot: Snapshot) -> dict[str, int]:
+    """Return the nodes that go without the cooldown, by group: no more than boots that can be cancelled, and victims.
+
+    Otherwise active nodes would go in place of a boot that must go on: node 0 boots on while any node stays.
+    """
+    stays = any(wanted.values()) or any(counts.active for counts in snapshot.counts.values())
+    allowed: dict[str, int] = {}
+    for name, number in decision.at_once.items():
+        most = snapshot.counts[name].booting - (stays and snapshot.head_boots == name)
+        if number > most and decision.victims:
+            going = {node.rank for node in snapshot.nodes if node.group == name and node.stage == "active"}
+            most += len(going.intersection(decision.victims))
+        allowed[name] = max(0, min(number, most))
+    return allowed
 
 
 def _growth_within_total(before: Mapping[str, int], after: Mapping[str, int], snapshot: Snapshot) -> dict[str, int]:

@@ -63,6 +63,9 @@ __all__ = ["ControlPlane"]
 RECALL_TICK = 0.05
 """Seconds between checks of prefetched tasks, which wait on a node without a slot."""
 
+COLLECTION_USE = 5.0
+"""Seconds for which a client needs a node after it has said that it uses a collection; it says so every second."""
+
 _SAME_MACHINES = frozenset({"image", "volumes", "capabilities"})
 """Fields of a spec that do not change the hardware of its nodes."""
 
@@ -117,7 +120,9 @@ class ControlPlane:
         self._found: dict[int, Mapping[str, float]] = {}
         self._boot_seconds: float | None = None
         self._boots: dict[str, float] = {}
+        self._collection_used_at = float("-inf")
         self._evaluated_at = float("-inf")
+        self._had_waiting = False
         self._evaluate_at: float | None = None
         self._policy_failure = ""
         self._reconciled_at = 0.0
@@ -192,6 +197,7 @@ class ControlPlane:
                 self._set_budget(budget, now, effects)
                 self._look_for_others(now)
             case CollectionUsed():
+                self._collection_used_at = now
                 if not any(self.desired.values()):
                     self._wake(NOTHING, "the client uses a collection and the pool has no nodes", now, effects)
                 if self.tasks.idle_since is not None:
@@ -741,6 +747,7 @@ class ControlPlane:
     def _evaluate(self, now: float, effects: list[PlaneEffect]) -> None:
         """Evaluate the policy, and apply what is due now."""
         self._evaluated_at, self._evaluate_at = now, None
+        self._had_waiting = self.tasks.waiting
         if not self.ready or self.budget_exhausted or not self.elastic:
             self.autoscaler.look_at = None
             return
@@ -918,7 +925,9 @@ class ControlPlane:
             if self.ready:
                 self._end_pinned_in_vain(ranks, now, effects)
             self._end_unfit(ranks, now, effects)
-        if not self.tasks.waiting:
+        if self.tasks.waiting:
+            self._had_waiting = True
+        else:
             self.prospects.forget_waits()
         if self.budget_exhausted and self.tasks.waiting:
             effects.extend(self.tasks.handle(tasks.Abandon(self.failure, "unfunded"), now, self.handled))
@@ -938,11 +947,19 @@ class ControlPlane:
             pass
         elif isinstance(message, Tick):
             pass  # only new tasks trigger an evaluation here; `_tick` does those that are due by time
-        elif self.tasks.queued and self._looks_at_tasks and self.ready and self.elastic:
+        elif self._waiting_concerns_policy and self._looks_at_tasks and self.ready and self.elastic:
             if now >= self._evaluated_at + self.settings.evaluation_gap:
                 self._evaluate(now, effects)
             elif self._evaluate_at is None:
                 self._evaluate_at = self._evaluated_at + self.settings.evaluation_gap
+
+    @property
+    def _waiting_concerns_policy(self) -> bool:
+        """True if tasks wait, or if none does any more while nodes boot, and the policy has not been asked since."""
+        if self.tasks.queued:
+            return True
+        has_ended = self._had_waiting and not self.tasks.waiting
+        return has_ended and any(self.reconciler.table.count(group, "booting") for group in self.groups)
 
     def _adjust_for_waiting(self, now: float, effects: list[PlaneEffect]) -> bool:
         """Launch the first nodes for gangs, or make room for waiting tasks in a full pool; return whether it did."""
@@ -1052,6 +1069,8 @@ class ControlPlane:
             task_seconds=self.tasks.task_seconds,
             retained=self.retained(now),
             head=self.head,
+            head_boots=self._view.booting_head,
+            collection_used=now - self._collection_used_at <= COLLECTION_USE,
             nodes=self._view.nodes(now, self.updates.extra_machines()),
             idle=self._view.idle(now),
             work=() if self.updates else self._view.work(now),  # one reason at a time to replace nodes

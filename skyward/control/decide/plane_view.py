@@ -64,6 +64,16 @@ class PlaneView:
             started=self._tasks.started_in(name),
         )
 
+    @property
+    def booting_head(self) -> str | None:
+        """Group of node 0 while it boots, requested or not, or drains and gets a successor; None otherwise."""
+        assignment = self._table.assignments.get(0)
+        if assignment is None:
+            return None
+        machine = assignment.machine
+        is_followed = machine.state == "STOP_REQUESTED" and (machine.refilled or machine.reclaimed)
+        return machine.group if machine.stage == "booting" or is_followed else None
+
     def nodes(self, now: float, without: Container[int] = ()) -> Sequence[NodeLoad]:
         """Return every node but those on the machines `without`, built at first use."""
         return OnDemand(lambda: tuple(self._load(machine, now) for machine in self._table if machine.id not in without))

@@ -195,7 +195,7 @@ class Snapshot:
         demands: waiting tasks by shape and function, oldest shape first.
         pinned: number of tasks that wait for one certain node, which may be booting; they are not among the demands.
         running: running tasks by function.
-        submitted: number of tasks that were ever submitted.
+        submitted: number of tasks that were ever submitted, without those that were cancelled before they started.
         gangs: waiting gangs, oldest first; their tasks are not in `demands`.
         floor: capacity requested with `request_resources`.
         idle_for: seconds since the pool last had a task; 0 while it has one.
@@ -213,6 +213,9 @@ class Snapshot:
         prices: by group, USD per hour of a node that is launched now; absent for the group's `hourly_price`.
         retained: by group, nodes that keep values for later tasks.
         head: group of node 0, which stays as long as any other node; None if there is no such node.
+        head_boots: group of node 0 while it boots, requested or not, or is to boot again; None otherwise. It is among
+            the booting nodes of the group, but as long as any other node stays, fewer nodes are fewer of the others.
+        collection_used: True if the client uses a collection, for which it needs a node, whether or not a task waits.
         nodes: every node, by rank. May be computed on demand: read it only if needed.
         idle: active nodes without a task, by rank; computed on demand as well.
         work: what each active node costs and runs, by rank; computed on demand as well.
@@ -241,6 +244,8 @@ class Snapshot:
     prices: Mapping[str, float] = field(default_factory=dict)
     retained: Mapping[str, RetainedNodes] = field(default_factory=dict)
     head: str | None = None
+    head_boots: str | None = None
+    collection_used: bool = False
     nodes: Sequence[NodeLoad] = ()
     idle: Sequence[NodeLoad] = ()
     work: Sequence[NodeWork] = ()

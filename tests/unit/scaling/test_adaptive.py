@@ -138,11 +138,72 @@ def test_boots_that_waiting_tasks_use_go_on() -> None:
     assert decision.at_once == {"nodes": 2}
 
 
-@pytest.mark.parametrize("demands", [(), (Demand(1, seconds=0.01),)])
-def test_only_node_of_a_pool_boots_on(demands: tuple[Demand, ...]) -> None:
-    """Something woke the pool: a task, or a client that uses a collection."""
-    decision = Adaptive().decide(pool(*demands, active=0, booting=3))
+@pytest.mark.parametrize(
+    "seen",
+    [
+        pytest.param(pool(Demand(1, seconds=0.01), active=0, booting=3), id="a task waits"),
+        pytest.param(pool(active=0, booting=3, collection_used=True), id="a client uses a collection"),
+        pytest.param(pool(active=0, booting=3, collection_used=True, head_boots="nodes"), id="the head boots"),
+        pytest.param(pool(active=0, booting=3, least=1), id="the minimum"),
+    ],
+)
+def test_only_node_of_a_pool_that_is_used_boots_on(seen: Snapshot) -> None:
+    decision = Adaptive().decide(seen)
     assert (decision.desired, decision.at_once) == ({"nodes": 1}, {"nodes": 2})
+
+
+@pytest.mark.parametrize("head", [None, "nodes"])
+def test_all_boots_of_a_pool_that_nothing_uses_are_cancelled(head: str | None) -> None:
+    decision = Adaptive().decide(pool(active=0, booting=3, head_boots=head))
+    assert (decision.desired, decision.at_once) == ({"nodes": 0}, {"nodes": 3})
+
+
+def test_tasks_that_were_cancelled_are_not_expected_again() -> None:
+    policy = Adaptive()
+    seen = pool(active=0, booting=3, boot=45.0, head_boots="nodes")
+    policy.decide(replace(seen, now=1000.0))
+    policy.decide(replace(seen, now=1001.0, demands=(Demand(500),), submitted=500))
+    assert policy.decide(replace(seen, now=1002.0, submitted=0)).desired == {"nodes": 0}
+
+
+# The head.
+
+
+@pytest.mark.parametrize(
+    ("seen", "nodes", "cancelled"),
+    [
+        pytest.param(pool(active=2, booting=1, busy=0), 3, 0, id="it alone boots"),
+        pytest.param(pool(active=2, booting=3, busy=1), 3, 2, id="it boots with others"),
+        pytest.param(
+            pool(
+                active=2,
+                counts={"nodes": Counts(active=2, booting=1, unrequested=1, desired=3)},
+                pauses={"nodes": 900.0},
+            ),
+            3,
+            0,
+            id="it cannot be requested yet",
+        ),
+    ],
+)
+def test_head_boots_on_while_any_other_node_is_there(seen: Snapshot, nodes: int, cancelled: int) -> None:
+    """Active nodes went in its place, at once, with their tasks and with the values of collections."""
+    decision = Adaptive().decide(replace(seen, head_boots="nodes"))
+    assert decision.desired == {"nodes": nodes}
+    assert sum(decision.at_once.values()) == cancelled
+
+
+def test_head_of_another_group_boots_on_while_any_node_is_there() -> None:
+    seen = groups(PLAIN, WITH_GPU, demands=(), head_boots="gpu")
+    counts = {"plain": Counts(active=2, busy=1, desired=2), "gpu": Counts(booting=2, desired=2)}
+    decision = Adaptive().decide(replace(seen, counts=counts))
+    assert (decision.desired, decision.at_once) == ({"plain": 2, "gpu": 1}, {"gpu": 1})
+
+
+def test_nodes_that_idled_leave_beside_a_head_that_boots() -> None:
+    seen = pool(active=2, booting=1, busy=1, head_boots="nodes", idle=idle_nodes(0, 0, 121))
+    decision = Adaptive().decide(seen)
+    assert (decision.desired, decision.victims, decision.at_once) == ({"nodes": 2}, (2,), {})
 
 
 def test_boots_that_pinned_tasks_may_wait_for_go_on() -> None:

@@ -439,6 +439,7 @@ class TaskManager(TaskQueries):
                 effects.append(Stop(task, record.node, cause=self._book.cause))
             else:
                 waiting.add(task)
+        self.submitted -= sum(self._book.tasks[task].broadcast is None for task in waiting)
         self._settle_waiting(waiting, "cancelled", "", effects)
 
     def _settle_waiting(

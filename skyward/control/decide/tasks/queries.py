@@ -42,7 +42,7 @@ class TaskQueries:
         groups: groups of nodes that may exist; a task that fits none of them ends at once. Empty: any node may join.
         max_nodes: maximum number of nodes over all groups; None for only the limits of the groups.
         idle_since: when the last task ended; None while none has.
-        submitted: number of tasks that were ever queued, without those that were queued again.
+        submitted: number of tasks that were ever queued, without those that were queued again, or were cancelled there.
     """
 
     def __init__(self, book: TaskBook, groups: tuple[Group, ...], max_nodes: int | None) -> None:
