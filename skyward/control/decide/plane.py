@@ -111,6 +111,7 @@ class ControlPlane:
         self.ready = False
         self.failure = ""
         self.budget_exhausted = False
+        self._is_budget_changed = False
         self._stopped = False
         self._evicted = False
         self._floor: tuple[Demand, ...] = ()
@@ -321,16 +322,17 @@ class ControlPlane:
 
     def _wake_for_gangs(self, reason: str, now: float, effects: list[PlaneEffect]) -> bool:
         """Launch the nodes that the waiting gangs need, for a pool that has none; return whether it does."""
+        if self.budget_exhausted or self.policy.name == "no":
+            return False
         after = self._first_nodes.for_gangs(self.snapshot(now))
-        if after is None or self.budget_exhausted:
+        if after is None:
             return False
         self._decide("policy", after, reason, now, effects)
         return True
 
     def _end_hopeless_gangs(self, now: float, effects: list[PlaneEffect]) -> None:
         """End the waiting gangs for which the pool can never have enough nodes at once."""
-        is_fixed = self.policy.name == "no" and any(self.desired.values())
-        fixed = self.desired if is_fixed else None
+        fixed = self.desired if self.policy.name == "no" else None
         waiting = self.tasks.waiting_gangs
         for number, end in self.gang_prospects.ends(waiting, self.tasks.fresh_gangs(), fixed, now).items():
             if (gang := waiting.get(number)) is None:
@@ -350,7 +352,12 @@ class ControlPlane:
         shapes = self.tasks.shapes()
         if self.tasks.has_waiting_gangs:
             shapes |= self.gang_prospects.replaceable(self.tasks.waiting_gangs, now)
-        return self.prospects.blocked(shapes, now)
+        blocked = self.prospects.blocked(shapes, now)
+        if not self._floor or self.policy.name == "no":
+            return blocked
+        reserved = self.prospects.blocked(shapes | {demand.needs for demand in self._floor}, now)
+        # a reservation that does not fit without the blocked groups waits for them: it is kept as a whole or not at all
+        return reserved if floor_nodes(self.prospects.limited(reserved), self._floor, {}) else blocked
 
     # Machines.
 
@@ -781,7 +788,7 @@ class ControlPlane:
 
     def _look_for_others(self, now: float) -> None:
         """Ask the policy soon, if nodes cannot be launched now of which others could take the place."""
-        blocked = self._blocked(now) if self.tasks.queued else {}
+        blocked = self._blocked(now) if self.tasks.queued or self._floor else {}
         if any(map(self.reconciler.unrequested, blocked)) or self.reconciler.given_up:
             soon = max(now, self._evaluated_at + self.settings.evaluation_gap)
             self._evaluate_at = soon if self._evaluate_at is None else min(soon, self._evaluate_at)
@@ -813,6 +820,11 @@ class ControlPlane:
         """Drain every node in time for the budget; then stop the tasks that still run; then terminate every node."""
         if not self.budget_exhausted and now >= self.ledger.exhausted_at(DRAIN_RESERVE):
             self._exhaust_budget(now, effects)
+        if self._is_budget_changed and now < self.ledger.exhausted_at(DRAIN_RESERVE):
+            gone = f"enough nodes have gone for the budget of {money_text(self.ledger.budget or 0.0)}"
+            self._resume(gone, now, effects)
+        elif now >= self.ledger.exhausted_at(0.0):
+            self._is_budget_changed = False
         if not self.budget_exhausted:
             return
         self.failure = self._unfunded(now)
@@ -826,6 +838,8 @@ class ControlPlane:
     def _unfunded(self, now: float) -> str:
         """Return why nothing more can run: the budget, and what is spent of it."""
         budget, spent = money_text(self.ledger.budget or 0.0), money_text(self.ledger.spent(now))
+        if self._is_budget_changed:
+            return f"has to drain its nodes before it can continue with its budget of {budget}: {spent} is spent"
         drains = not self._stopped and self.ledger.per_hour
         left = f", and its nodes need up to {DRAIN_RESERVE:g} s more to drain" if drains else ""
         return f"has reached its budget of {budget}: {spent} is spent{left}; {RAISE_BUDGET}"
@@ -854,15 +868,31 @@ class ControlPlane:
 
     def _set_budget(self, budget: float | None, now: float, effects: list[PlaneEffect]) -> None:
         self.ledger.budget = budget
-        if self.budget_exhausted and now < self.ledger.exhausted_at(DRAIN_RESERVE):
-            self.budget_exhausted, self._stopped, self._evicted, self.failure = False, False, False, ""
-            after = {group.name: group.min for group in self.groups.values()}
-            to = "the budget was removed" if budget is None else f"the budget was changed to {money_text(budget)}"
-            least = sum(after.values())
-            starts = f"starts its minimum of {count_text(least)} again" if least else "launches nodes for tasks again"
-            reason = f"{to}, so the pool {starts}"
-            self._decide("budget", after, reason, now, effects, retry_given_up=True)
-            self._spare_keeping(now, effects)
+        if not self.budget_exhausted:
+            return
+        to = "the budget was removed" if budget is None else f"the budget was changed to {money_text(budget)}"
+        if now < self.ledger.exhausted_at(DRAIN_RESERVE):
+            self._resume(to, now, effects)
+            return
+        self._is_budget_changed = now < self.ledger.exhausted_at(0.0)
+        spent, rate = self.ledger.spent(now), self.ledger.per_hour
+        but = f"{to}, but {money_text(spent)} is spent"
+        if self._is_budget_changed:
+            but += (
+                f", and {DRAIN_RESERVE:g} s of the nodes that drain cost {money_text(rate * DRAIN_RESERVE / 3600)}: "
+                "the pool continues once enough of them have gone"
+            )
+        self._log("budget", self.desired, self.desired, but, now, effects)
+
+    def _resume(self, why: str, now: float, effects: list[PlaneEffect]) -> None:
+        """Launch nodes again: the budget, which was reached, allows it."""
+        self.budget_exhausted, self._stopped, self._evicted, self.failure = False, False, False, ""
+        self._is_budget_changed = False
+        after = {group.name: group.min for group in self.groups.values()}
+        least = sum(after.values())
+        starts = f"starts its minimum of {count_text(least)} again" if least else "launches nodes for tasks again"
+        self._decide("budget", after, f"{why}, so the pool {starts}", now, effects, retry_given_up=True)
+        self._spare_keeping(now, effects)
 
     # Time.
 
@@ -929,7 +959,9 @@ class ControlPlane:
             self._had_waiting = True
         else:
             self.prospects.forget_waits()
-        if self.budget_exhausted and self.tasks.waiting:
+        if self._is_budget_changed:
+            pass  # what waits is looked at once enough nodes have gone
+        elif self.budget_exhausted and self.tasks.waiting:
             effects.extend(self.tasks.handle(tasks.Abandon(self.failure, "unfunded"), now, self.handled))
         elif self.ready and self.tasks.waiting and (vain := self._vain_waits(now)):
             self._end_vain_waits(vain, now, effects)

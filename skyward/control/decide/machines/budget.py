@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from skyward.formatting import money_text
 
-__all__ = ["DRAIN_RESERVE", "Ledger", "can_be_attached", "unaffordable"]
+__all__ = ["DRAIN_RESERVE", "Ledger", "budget_parts", "can_be_attached", "unaffordable"]
 
 DRAIN_RESERVE = 60.0
 """Seconds of running that each machine is committed for: about what draining it takes."""
@@ -171,3 +171,21 @@ class Ledger:
     def _advance(self, now: float) -> None:
         self._spent = self.spent(now)
         self._at = now
+
+
+def budget_parts(ledger: Ledger, lacks: str, per_hour: float | None, now: float, *, beside_others: bool) -> str:
+    """Return the parts of a budget that together are more than it, as a part of a sentence about a pool.
+
+    Args:
+        lacks: the nodes that are to be launched.
+        per_hour: what they cost together, USD an hour; None if that is not one sum.
+        beside_others: True if the budget has to cover the present nodes too.
+    """
+    spent = ledger.spent(now)
+    held = ledger.committed(now) - spent if beside_others else 0.0
+    beside = f", {money_text(held)} is reserved for {DRAIN_RESERVE:g} s of the nodes that it has" if held else ""
+    cost = "" if per_hour is None else f", which cost {money_text(per_hour * DRAIN_RESERVE / 3600)}"
+    return (
+        f"{money_text(spent)} of its budget of {money_text(ledger.budget or 0.0)} is spent{beside}, and "
+        f"{DRAIN_RESERVE:g} s of {lacks} must be covered{cost}"
+    )

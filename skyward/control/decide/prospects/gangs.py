@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Literal
 
-from skyward.control.decide.machines.budget import DRAIN_RESERVE
+from skyward.control.decide.machines.budget import budget_parts
 from skyward.control.decide.prospects.groups import RAISE_BUDGET, GroupObstacle, Prospects
 from skyward.formatting import count_text, money_text
 from skyward.scaling.snapshot import GangDemand, Group
@@ -134,7 +134,7 @@ class GangProspects:
 
     def _is_due(self, now: float) -> bool:
         """Return whether a waiting gang may end because of the time that has passed, or of the costs since then."""
-        if self._dearest and not self.prospects.ledger.could_pay_more(self._dearest, now):
+        if self._dearest and not self._could_pay(self._dearest, now):
             return True
         return now - self._short_since > self.prospects.reconciler.limits.patience
 
@@ -168,7 +168,7 @@ class GangProspects:
                 adds += f", and node 0, of group {head!r}, stays as long as any other"
             return GangEnd("infeasible", f"{gang_text(gang)}, which need more nodes than there are, {most}{adds}")
         per_hour = sum(launches.get(group.name, 0) * group.hourly_price for group in groups) if launches else 0.0
-        if per_hour and not self.prospects.ledger.could_pay_more(per_hour, now):
+        if per_hour and not self._could_pay(per_hour, now):
             return GangEnd("unfunded", self._unaffordable(gang, sum(launches.values()), per_hour, now))
         self._dearest = max(self._dearest, per_hour)
         if self._waits_too_long(number, gang, groups, obstacles, now):
@@ -261,11 +261,15 @@ class GangProspects:
     def _can_hold_any(self, group: str, needs: Iterable[Needs]) -> bool:
         return any(self.prospects.groups[group].can_hold(each) for each in dict.fromkeys(needs))
 
+    def _could_pay(self, per_hour: float, now: float) -> bool:
+        """Return whether the budget covers more nodes that cost this much together, once those that leave are gone."""
+        ledger, table = self.prospects.ledger, self.prospects.reconciler.table
+        if ledger.could_pay_more(per_hour, now):
+            return True
+        leaving = [machine.id for name in self.prospects.groups for machine in table.of(name, "leaving")]
+        return bool(leaving) and ledger.could_replace(leaving, per_hour, now)
+
     def _unaffordable(self, gang: GangDemand, nodes: int, per_hour: float, now: float) -> str:
-        ledger = self.prospects.ledger
         lacks = f"{count_text(nodes, 'more node')} for {money_text(per_hour)}/h in total"
-        return (
-            f"cannot pay for {gang_text(gang)}: {money_text(ledger.spent(now))} of its budget of "
-            f"{money_text(ledger.budget or 0.0)} is spent, and {DRAIN_RESERVE:g} s of {lacks} must be covered; "
-            f"{RAISE_BUDGET}"
-        )
+        parts = budget_parts(self.prospects.ledger, lacks, per_hour, now, beside_others=True)
+        return f"cannot pay for {gang_text(gang)}: {parts}; {RAISE_BUDGET}"

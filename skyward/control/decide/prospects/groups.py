@@ -9,10 +9,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from skyward.control.decide.machines.budget import DRAIN_RESERVE, Ledger
+from skyward.control.decide.machines.budget import Ledger, budget_parts
 from skyward.control.decide.machines.reconciler import Reconciler
 from skyward.control.decide.machines.table import Machine
-from skyward.formatting import money_text
+from skyward.formatting import count_text, money_text
 from skyward.scaling.snapshot import Group
 from skyward.values.needs import Needs
 
@@ -90,17 +90,26 @@ class Prospects:
             return GroupObstacle("failed", self.failures.get(name, "could not start a node"), is_final=True)
         if of_requests is not None and of_requests.is_final:
             return of_requests
-        if self.max_nodes is not None:
-            least = {other: group.min for other, group in self.groups.items() if other != name}
-            head = self.reconciler.head
-            if head in least and any(least.values()):  # node 0 stays while there is any other
-                least[head] = max(1, least[head])
-            if sum(least.values()) >= self.max_nodes:
-                why = f"may have {self.max_nodes} nodes in total, which its other groups need at least"
-                return GroupObstacle("full", why, is_final=True)
+        if self.max_nodes is not None and (why := self._full(name, self.max_nodes)):
+            return GroupObstacle("full", why, is_final=True)
         if now < self.reconciler.failing_until(name):
             return GroupObstacle("failed", self.failures.get(name, "could not start a node"))
         return of_requests
+
+    def _full(self, name: str, max_nodes: int) -> str:
+        """Return why the maximum over all groups never has room for a node of a group; empty if it may have."""
+        least = {other: group.min for other, group in self.groups.items() if other != name}
+        given = next((other for other, count in least.items() if count), None)
+        head, stays = self.reconciler.head, ""
+        if head in least and any(least.values()) and not least[head]:  # node 0 stays while there is any other
+            least[head], stays = 1, f", with node 0, of group {head!r}, which stays as long as any other"
+        if given is None or sum(least.values()) < max_nodes:
+            return ""
+        return (
+            f"has no room for a node of group {name!r}: it may have at most {count_text(max_nodes)} in total "
+            f"(max_nodes), and the minimum of its other groups is {count_text(sum(least.values()))}{stays}; lower a "
+            f"minimum, with `pool.resize(nodes, group={given!r})`"
+        )
 
     def _obstacle_of_requests(self, group: str, machine: Iterable[int], now: float) -> GroupObstacle | None:
         """Return why this machine, a node of a group, cannot be requested now: by its sources, or by the budget."""
@@ -110,20 +119,14 @@ class Prospects:
         price = reconciler.price_now(group, now)
         node = f"a node for {money_text(price)}/h"
         if not ledger.could_pay(reconciler.lowest_price(group), now):
-            return GroupObstacle("budget", self._unaffordable("another node", node, now), is_final=True)
+            parts = budget_parts(ledger, node, price, now, beside_others=False)
+            return GroupObstacle("budget", _unaffordable("another node", parts), is_final=True)
         if reconciler.paused_until(group, now) > now:
             return GroupObstacle("sold out", f"gets no machine now: {reconciler.last_refusal(group)}")
         if not ledger.affordable(machine, price, now):
-            return GroupObstacle("budget", self._unaffordable("another node", node, now))
+            parts = budget_parts(ledger, node, price, now, beside_others=True)
+            return GroupObstacle("budget", _unaffordable("another node", parts))
         return None
-
-    def _unaffordable(self, what: str, node: str, now: float) -> str:
-        """Return that the budget does not cover `what`; `node`: that of which some seconds must be covered."""
-        return (
-            f"cannot afford {what}: {money_text(self.ledger.spent(now))} of its budget of "
-            f"{money_text(self.ledger.budget or 0.0)} is spent, and {DRAIN_RESERVE:g} s of {node} must be covered; "
-            f"{RAISE_BUDGET}"
-        )
 
     # For the policies.
 
@@ -227,7 +230,9 @@ class Prospects:
         if is_money and len(found) > 1:
             prices = [(name, self.reconciler.price_now(name, now)) for name in found]
             of_groups = (f"of {name!r} for {money_text(price)}/h" for name, price in prices)
-            whys = dict.fromkeys([self._unaffordable(f"another node {' or '.join(of_groups)}", "the node", now)])
+            beside_others = not all(each.is_final for each in found.values())
+            parts = budget_parts(self.ledger, "the node", None, now, beside_others=beside_others)
+            whys = dict.fromkeys([_unaffordable(f"another node {' or '.join(of_groups)}", parts)])
         minutes = self.reconciler.limits.patience / 60
         waited = "" if all(each.is_final for each in found.values()) else f", for over {minutes:g} minutes"
         return VainWait("; it ".join(whys) + waited, "unfunded" if is_money else "abandoned")
@@ -242,3 +247,8 @@ class Prospects:
 
     def _may_have(self, group: Group) -> bool:
         return group.max > 0 or self.reconciler.effective(group.name) > 0
+
+
+def _unaffordable(what: str, parts: str) -> str:
+    """Return that the budget does not cover `what`. `parts`: those of the budget."""
+    return f"cannot afford {what}: {parts}; {RAISE_BUDGET}"

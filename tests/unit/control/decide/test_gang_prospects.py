@@ -172,3 +172,31 @@ def test_gang_gets_nodes_in_a_pool_whose_nodes_are_all_gone() -> None:
     again = submit(world, NOTHING, NOTHING)
     world.deliver()
     assert set(again) <= set(world.sent)
+
+
+def test_refusal_of_a_gang_has_every_part_of_the_budget() -> None:
+    """Regression: the minute of the nodes that run, which decided it, was not mentioned."""
+    world = World(Group("a", 0, 4, hourly_price=60.0), budget=3.0).open()
+    submit(world, NOTHING, NOTHING)
+    world.deliver()
+    world.wait(5.0)
+    members = submit(world, *[NOTHING] * 3)
+    assert {world.settled[task] for task in members} == {"unfunded"}
+    assert (
+        "$0.17 of its budget of $3.00 is spent, $2.00 is reserved for 60 s of the nodes that it has, and 60 s of 1 "
+        "more node for $60.00/h in total must be covered, which cost $1.00; raise the budget"
+    ) in world.reasons[members[0]]
+
+
+def test_gang_waits_for_the_budget_of_nodes_that_leave() -> None:
+    """Regression: it ended at once, though the budget covers its nodes when those that leave have gone."""
+    world = World(Group("a", 0, 4, hourly_price=60.0), budget=4.5, idle_timeout=1.0, cooldown=1.0).open()
+    world.submit(2)
+    world.deliver()
+    world.finish()
+    world.wait(20.0)
+    assert world.leaving
+    members = submit(world, *[NOTHING] * 4)
+    assert not set(members) & set(world.settled)
+    world.bury()
+    assert not set(members) & set(world.settled)

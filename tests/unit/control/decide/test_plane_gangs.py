@@ -119,6 +119,18 @@ def test_policy_no_adds_no_nodes_for_a_gang_which_ends() -> None:
     assert submit(world, NOTHING)[0] in world.sent
 
 
+def test_policy_no_launches_no_first_nodes_for_a_gang() -> None:
+    """Regression: a gang got nodes under policy `no` if the pool had none, and only then."""
+    world = World(Group("a", 0, 2), policy="no").open()
+    members = submit(world, NOTHING, NOTHING)
+    assert outcomes(world, members) == {"infeasible"}
+    assert "0 nodes of 'a', each with 1 slot, and policy 'no' adds none" in world.reasons[members[0]]
+    (task,) = world.submit()
+    assert outcomes(world, submit(world, NOTHING, NOTHING)) == {"infeasible"}, "while the node boots for the task"
+    world.deliver()
+    assert task in world.sent
+
+
 def test_lost_node_is_replaced_and_the_gang_runs_again() -> None:
     world = World(Group("a", 0, 2)).open()
     members = submit(world, NOTHING, NOTHING)

@@ -1,5 +1,6 @@
 """Tasks for which no node of the preferred group can come: they get one of another group, or they end and say why."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,10 +8,10 @@ import pytest
 from skyward.control.decide.machines import messages as machines
 from skyward.control.decide.machines.requests import Limits
 from skyward.control.decide.machines.sources import MachineSource, RefusalKind
-from skyward.control.decide.messages import Resize, SetBudget
+from skyward.control.decide.messages import Resize, SetBudget, SetFloor
 from skyward.control.decide.tasks import messages as tasks
 from skyward.scaling.registry import POLICIES
-from skyward.scaling.snapshot import Decision, Group, Snapshot
+from skyward.scaling.snapshot import Decision, Demand, Group, Snapshot
 from skyward.values.needs import Needs
 from tests.unit.control.decide.plane_world import World
 
@@ -291,3 +292,49 @@ def test_task_that_free_slots_do_not_fit_gets_one_node_and_no_more() -> None:
     assert waits in world.sent
     launches = [effect for effect in world.said if isinstance(effect, machines.Launch)]
     assert len(launches) <= 3
+
+
+@pytest.mark.parametrize("policy", ELASTIC)
+@pytest.mark.parametrize("kind", ["capacity", "denied"])
+def test_reservation_gets_nodes_of_the_next_group_while_the_cheap_one_is_sold_out(
+    policy: str, kind: RefusalKind
+) -> None:
+    """Regression: only waiting tasks and gangs got nodes of another group, and a reservation waited for ever."""
+    sources = {"cheap": (MachineSource("other cloud", "cheap", hourly_price=1.0),)}
+    world = World(CHEAP, DEAR, policy=policy, cooldown=5.0, sources=sources).open()
+    world.tell(SetFloor((Demand(2),)))
+    for _ in range(5):
+        refuse(world, "cheap", kind)
+        world.deliver()
+        world.wait(1.0)
+    assert world.plane.desired["dear"] == world.active == 2
+    reasons = [each for each in world.reasons_given if "reserves" in each and "2 nodes of 'dear'" in each]
+    assert any("group 'cheap' gets no" in each for each in reasons)
+
+
+def test_policy_no_gets_no_nodes_of_other_groups_for_a_reservation() -> None:
+    world = World(CHEAP, DEAR, policy="no").open()
+    world.tell(SetFloor((Demand(2),)))
+    refuse(world, "cheap", "capacity")
+    world.wait(20.0)
+    assert dict(world.plane.desired) == {"cheap": 2, "dear": 0}
+
+
+def test_reservation_that_needs_the_group_that_is_sold_out_waits_for_it() -> None:
+    world = World(CHEAP, replace(DEAR, max=1)).open()
+    world.tell(SetFloor((Demand(2),)))
+    for _ in range(5):
+        refuse(world, "cheap", "capacity")
+        world.deliver()
+        world.wait(1.0)
+    assert dict(world.plane.desired) == {"cheap": 2, "dear": 0}
+
+
+def test_full_pool_says_which_minimum_to_lower() -> None:
+    """Regression: the reason was no sentence, and named neither the limit nor the fix."""
+    world = World(Group("cpu", 2, 2), GPUS, max_nodes=2).open()
+    (task,) = world.submit(needs=GPU)
+    assert world.reasons[task] == (
+        "has no room for a node of group 'gpus': it may have at most 2 nodes in total (max_nodes), and the minimum of "
+        "its other groups is 2 nodes; lower a minimum, with `pool.resize(nodes, group='cpu')`"
+    )
