@@ -3,8 +3,8 @@
 While a group has such outdated nodes, one node more than desired is launched from the present spec. Once it is active,
 one outdated node is drained: an idle one before a busy one, and node 0 last. Its successor gets its rank once it has
 left, so that the ranks stay as they are; then the next one follows. The additional node goes last. Where there is no
-room for one, the outdated nodes are drained without it: in the whole pool, only one of them is gone at a time before its
-successor is active. A node that keeps values stays until they may go.
+room for one, the outdated nodes are drained without it: in the whole pool, only one of them is gone at a time before
+its successor is active. A node that keeps values stays until they may go.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
