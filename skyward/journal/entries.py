@@ -101,11 +101,13 @@ class SizeEntry:
         bounds: minimum and maximum number of nodes, by group.
         desired: desired number of nodes, by group.
         draining: ids of the machines whose nodes drain.
+        leaving: ids of the machines that are terminated, and are no nodes any more.
     """
 
     bounds: Mapping[str, tuple[int, int]]
     desired: Mapping[str, int]
     draining: frozenset[str] = frozenset()
+    leaving: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

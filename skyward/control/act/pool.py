@@ -69,9 +69,10 @@ _RECORD_UNSENT_AFTER = 0.1
 """Seconds after which a change of the number of tasks that no node has is recorded."""
 
 _SIZE_EFFECTS = frozenset({
-    plane.Decided, machine_messages.Drain, machine_messages.Activate, machine_messages.NodeGone,
+    plane.Decided, machine_messages.Drain, machine_messages.Install, machine_messages.Activate,
+    machine_messages.NodeGone, machine_messages.Terminate,
 })  # fmt: skip  # one name a line says no more
-"""Effects of messages that may have changed the size of the pool, or the nodes that drain."""
+"""Effects of messages that may have changed the size of the pool, or the machines that drain or leave."""
 
 _OF_MACHINES_ONLY = frozenset({"architecture", "disk_gb", "region", "volumes"})
 """Fields of a spec that only its provider uses; tasks cannot ask for them."""
@@ -173,8 +174,10 @@ class Pool:
         self._life.move("requesting", self._began)
         self._bus.emit(events.PoolRequesting)
         self._keep_machines = bool(earlier)
+        size = self._record.size()
         for group, launcher in self._launchers.items():
-            launcher.adopt([entry for entry in earlier if entry.group == group])
+            entries = [entry for entry in earlier if entry.group == group]
+            launcher.adopt(entries, frozenset() if size is None else size.leaving)
         self._background.spawn(self._renew_record())
         await self._lifespan.open(self._open())
         self._life.move("ready", _now())
@@ -524,7 +527,9 @@ class Pool:
         if self.state != "ready" or control.budget_exhausted:
             return
         draining = frozenset(nodes[rank].instance.id for rank in control.draining if rank in nodes)
-        size = SizeEntry(self.bounds, dict(control.desired), draining)
+        ending = [machine.id for machine in control.reconciler.table.in_states("TERMINATING")]
+        leaving = self._fleet.instances(ending) - self._fleet.instances(self._fleet.spares)
+        size = SizeEntry(self.bounds, dict(control.desired), draining, leaving)
         if size == self._recorded_size:
             return
         self._recorded_size = size
