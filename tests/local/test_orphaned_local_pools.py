@@ -450,3 +450,25 @@ def test_results_are_returned_in_the_last_minute_of_the_budget(tmp_path: Path) -
         (tmp_path / "go").touch()
         assert task.result(20) == "done all the same"
         wait_for(lambda: not workers(), "the nodes to drain")
+
+
+OPENING = """
+import os, threading, time
+import skyward as sky
+from skyward.journal import Journal
+
+pool = sky.Compute(provider=sky.Local(outlives=True, boot_time=60), nodes=1, name="opening", ttl=60)
+threading.Thread(target=pool.open, daemon=True).start()
+with Journal() as journal:
+    while not any(journal.unanswered(entry.id) for entry in journal.pools("opening")):
+        time.sleep(0.01)
+os.kill(os.getpid(), 9)
+"""
+
+
+def test_pool_whose_client_ended_while_it_opened_has_no_nodes_for_a_true_reason() -> None:
+    """Regression: no node outlived its client, although all of them do."""
+    subprocess.run([sys.executable, "-c", OPENING], check=False, timeout=100)
+    with pytest.raises(sky.UsageError, match="'opening' has no nodes to attach to: none was ready when the process"):
+        sky.attach("opening")
+    assert sky.orphans("opening") == []

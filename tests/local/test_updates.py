@@ -512,3 +512,29 @@ def test_successor_keeps_its_rank_if_the_process_ends_while_a_node_stops() -> No
         wait_until(pool, is_updated, "the nodes to be replaced")
         assert [node.rank for node in pool.snapshot().nodes] == [0, 1]
         assert not any("desired nodes when its process ended" in reason for reason in reasons(pool))
+
+
+ALL_LEAVE = """
+import os, sys
+import skyward as sky
+
+old, new = (sky.Image(env={"VERSION": name}) for name in ("old", "new"))
+options = sky.Options(provision_retry_delay=0.01)
+provider = sky.Local(outlives=True)
+pool = sky.Compute(provider=provider, nodes=1, name="all-leave", ttl=60, image=old, options=options).open()
+pool.update(image=new, provider=sky.Local(outlives=True, boot_time=1, fail_rate=float(sys.argv[1]), seed=1))
+while any(node.state in ("active", "draining") for node in pool.snapshot().nodes):
+    pass
+os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.mark.parametrize(("fail_rate", "comes"), [(0, "new"), (1, "old")])
+def test_update_goes_on_if_the_process_ends_while_no_node_is_active(fail_rate: int, comes: str) -> None:
+    """Regression: attaching was refused for a false reason, and the machines were terminated."""
+    subprocess.run([sys.executable, "-c", ALL_LEAVE, str(fail_rate)], check=False, timeout=100)
+    (orphan,) = sky.orphans("all-leave")
+    assert orphan.attachable or not orphan.machines
+    with sky.attach("all-leave") as pool:
+        assert (version() >> pool) == comes
+        assert [node.rank for node in pool.snapshot().nodes] == [0]

@@ -44,7 +44,7 @@ from skyward.errors import JournalError, NodeStartError, PoolClosedError, Provis
 from skyward.events.bus import EventBus
 from skyward.events.decisions import DecisionEvent
 from skyward.formatting import joined
-from skyward.journal import ClusterEntry, PoolRecord, SizeEntry, UpdateEntry
+from skyward.journal import ClusterEntry, PoolRecord, SizeEntry, UpdateEntry, nodes_of
 from skyward.journal.costs import summed
 from skyward.process.background_tasks import BackgroundTasks
 from skyward.process.lifespan import Lifespan, Say
@@ -141,6 +141,7 @@ class Pool:
         self._progress = asyncio.Event()
         self._lifespan = Lifespan(name, self._close, say)
         self._keep_machines = False
+        self._has_nodes = True
         self._recorded_terms: tuple[float, float | None] = 0.0, options.budget
         self._unsent = record.unsent
         self._unsent_timer: asyncio.TimerHandle | None = None
@@ -164,7 +165,8 @@ class Pool:
         """Launch the nodes, and return once enough of them are ready.
 
         Args:
-            earlier: recorded clusters of the process that opened the pool: their machines are taken over.
+            earlier: recorded clusters of the process that opened the pool: their machines are taken over. If an update
+                was replacing all nodes when it ended, so that none is left, it goes on.
 
         Raises:
             ProvisioningError: not enough nodes started, or none of the recorded ones exists. Whatever was launched is
@@ -175,6 +177,8 @@ class Pool:
         self._bus.emit(events.PoolRequesting)
         self._keep_machines = bool(earlier)
         size = self._record.size()
+        machines = [machine for entry in earlier for machine in entry.machines]
+        self._has_nodes = not earlier or bool(nodes_of(machines, size))
         for group, launcher in self._launchers.items():
             entries = [entry for entry in earlier if entry.group == group]
             launcher.adopt(entries, frozenset() if size is None else size.leaving)
@@ -230,7 +234,7 @@ class Pool:
             control.ledger.budget = costs.budget
         self._open_decision_file(control)
         self._publisher = EventPublisher(self._bus, control, self.tasks.works, self.tasks.broadcasts, self.startups)
-        if self._keep_machines and not self._entering:
+        if self._keep_machines and self._has_nodes and not self._entering:
             self._keep_machines = False
             raise NodeStartError(f"Pool {self.name!r} is gone: none of its machines exists any more.")
         if not self._keep_machines:
@@ -239,7 +243,7 @@ class Pool:
         while self._entering or not (self._plane.ready or self._fleet.entered):
             if self._plane.cannot_start:
                 raise NodeStartError(f"Pool {self.name!r} {self._plane.failure}")
-            if self._keep_machines and not self._entering and not self._fleet.entered:
+            if self._keep_machines and self._has_nodes and not self._entering and not self._fleet.entered:
                 self._keep_machines = False
                 because = f", and the pool {control.failure}" if control.budget_exhausted else ""
                 raise NodeStartError(f"Pool {self.name!r} is gone: could not attach to any of its nodes{because}.")
