@@ -12,6 +12,7 @@ from skyward.journal.entries import (
     UpdateEntry,
     WarmEntry,
     WorkerEntry,
+    nodes_of,
 )
 from skyward.journal.images import BuiltImage, ImageRecord, ImageRecords
 from skyward.journal.installation import data_directory, owner_id, this_installation
@@ -40,6 +41,7 @@ __all__ = [
     "WarmEntry",
     "WorkerEntry",
     "data_directory",
+    "nodes_of",
     "owner_id",
     "this_installation",
 ]

@@ -1,6 +1,6 @@
 """Entries of the journal, as values."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,7 @@ __all__ = [
     "UpdateEntry",
     "WarmEntry",
     "WorkerEntry",
+    "nodes_of",
 ]
 
 
@@ -101,11 +102,13 @@ class SizeEntry:
         bounds: minimum and maximum number of nodes, by group.
         desired: desired number of nodes, by group.
         draining: ids of the machines whose nodes drain.
+        leaving: ids of the machines that are terminated, and are no nodes any more.
     """
 
     bounds: Mapping[str, tuple[int, int]]
     desired: Mapping[str, int]
     draining: frozenset[str] = frozenset()
+    leaving: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,3 +211,9 @@ class WarmEntry:
     per_hour: float
     until: float
     ready: bool = False
+
+
+def nodes_of(machines: Iterable[MachineEntry], size: SizeEntry | None) -> list[MachineEntry]:
+    """Return the machines that are nodes: they have a worker, and their pool, of this recorded size, keeps them."""
+    leaving = frozenset[str]() if size is None else size.leaving
+    return [each for each in machines if each.worker is not None and each.instance.id not in leaving]

@@ -60,6 +60,9 @@ CREATE TABLE IF NOT EXISTS sizes (
     pool TEXT PRIMARY KEY REFERENCES pools ON DELETE CASCADE, bounds TEXT NOT NULL, desired TEXT NOT NULL,
     draining TEXT NOT NULL
 ) STRICT;
+CREATE TABLE IF NOT EXISTS leaving (
+    pool TEXT PRIMARY KEY REFERENCES pools ON DELETE CASCADE, machines TEXT NOT NULL
+) STRICT;
 CREATE TABLE IF NOT EXISTS specs (
     pool TEXT NOT NULL REFERENCES pools ON DELETE CASCADE, "group" TEXT NOT NULL, first INTEGER NOT NULL,
     specs BLOB NOT NULL, PRIMARY KEY (pool, "group", first)
@@ -239,10 +242,11 @@ class Journal:
 
     def set_size(self, pool: str, size: SizeEntry) -> None:
         """Record the size of a pool, in place of the one recorded before."""
-        self._write(
-            "INSERT OR REPLACE INTO sizes VALUES (?, ?, ?, ?)",
-            pool, json.dumps(dict(size.bounds)), json.dumps(dict(size.desired)), json.dumps(sorted(size.draining)),
-        )  # fmt: skip  # in the order of the columns
+        counts = json.dumps(dict(size.bounds)), json.dumps(dict(size.desired)), json.dumps(sorted(size.draining))
+        self._write_all([
+            ("INSERT OR REPLACE INTO sizes VALUES (?, ?, ?, ?)", (pool, *counts)),
+            ("INSERT OR REPLACE INTO leaving VALUES (?, ?)", (pool, json.dumps(sorted(size.leaving)))),
+        ])  # fmt: skip  # one statement a line
 
     def set_specs(self, pool: str, specs: SpecsEntry) -> None:
         """Record the specs that a group of a pool has from now on."""
@@ -358,11 +362,11 @@ class Journal:
 
     def size(self, pool: str) -> SizeEntry | None:
         """Return the recorded size of a pool; None if it has not changed since the pool was opened."""
-        for row in self._read("SELECT bounds, desired, draining FROM sizes WHERE pool = ?", pool):
-            bounds, desired, draining = map(json.loads, row)
-            return SizeEntry(
-                {name: (least, most) for name, (least, most) in bounds.items()}, desired, frozenset(draining)
-            )
+        columns = "bounds, desired, draining, coalesce(machines, '[]')"
+        for row in self._read(f"SELECT {columns} FROM sizes LEFT JOIN leaving USING (pool) WHERE pool = ?", pool):
+            bounds, desired, draining, leaving = map(json.loads, row)
+            bounds = {name: (least, most) for name, (least, most) in bounds.items()}
+            return SizeEntry(bounds, desired, frozenset(draining), frozenset(leaving))
         return None
 
     def specs(self, pool: str) -> list[SpecsEntry]:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from skyward.control.decide.machines.budget import can_be_attached
 from skyward.errors import UsageError
 from skyward.formatting import money_text
-from skyward.journal import SELF_TERMINATION, Claim, Journal, JournalSeal, PoolRecord
+from skyward.journal import SELF_TERMINATION, Claim, Journal, JournalSeal, PoolRecord, nodes_of
+from skyward.providers.protocol import acts_on
 from skyward.specs.update import SpecHistory
 from skyward.values import limits
 from skyward.values.validation import number, shown
@@ -32,6 +33,8 @@ def attach(name: str, *, budget: float | None = None) -> "Compute":
     tasks. `recovered` lists the tasks whose end that process did not receive or confirm, with their results and
     output. Tasks that it had not sent yet are lost; a notice has their number.
 
+    If an update was just replacing all nodes, so that none is left, it goes on.
+
     Nodes of `sky.Local()` end with the process that opened them, so such a pool cannot be attached to, unless it was
     opened with `sky.Local(outlives=True)`.
 
@@ -43,8 +46,8 @@ def attach(name: str, *, budget: float | None = None) -> "Compute":
             has.
 
     Raises:
-        UsageError: there is no such pool, its owner is still running, the budget does not cover attaching, or none of
-            its nodes outlives its owner; in the last case it is reaped.
+        UsageError: there is no such pool, its owner is still running, the budget does not cover attaching, or it
+            has no nodes to attach to; in the last case it is reaped.
         ProvisioningError: none of its nodes exists any more, or too few could be reconnected.
 
     Example:
@@ -77,19 +80,21 @@ def attach(name: str, *, budget: float | None = None) -> "Compute":
                 f"The records of pool {name!r} cannot be read here ({error}): "
                 "attach to it in an environment with the packages that it was opened with."
             ) from error
-        if settings is None or not any(machine.worker for cluster in clusters for machine in cluster.machines):
+        is_alive = claim.silent <= entry.lease + SELF_TERMINATION  # else its machines are gone
+        machines = [machine for cluster in clusters for machine in cluster.machines]
+        goes_on = bool(journal.updates(entry.id)) and is_alive and any(map(_outlives, clusters))
+        if settings is None or not (nodes_of(machines, journal.size(entry.id)) or goes_on):
             left = reap_pool(journal, entry, claim).error
             reaped = "Its machines were terminated; open a new pool."
             failed = f"Its machines could not be terminated: {left}. Run `sky reap {name}` to try again."
-            raise UsageError(
-                f"Pool {name!r} has no nodes to attach to: {_why_none(clusters)}. {failed if left else reaped}"
-            )
+            why = _why_none(settings, clusters)
+            raise UsageError(f"Pool {name!r} has no nodes to attach to: {why}. {failed if left else reaped}")
         groups, options = settings
         groups = {**groups, **{name: history.present for name, history in histories.items()}}
         if budget is not None:
             _check_prices(name, clusters)
             options = replace(options, budget=budget)
-        if claim.silent <= entry.lease + SELF_TERMINATION:  # else its machines are gone
+        if is_alive:
             _check_budget(name, journal.costs(entry.id), budget)
 
         def take_over() -> PoolRecord:
@@ -102,11 +107,18 @@ def attach(name: str, *, budget: float | None = None) -> "Compute":
         return open_attached(entry.name, groups, options, take_over, clusters, histories)
 
 
-def _why_none(clusters: "Sequence[ClusterEntry]") -> str:
-    """Return why a pool of an ended process has no nodes."""
-    if all(cluster.offered.source.provider == "local" for cluster in clusters):
+def _why_none(settings: object, clusters: "Sequence[ClusterEntry]") -> str:
+    """Return why a pool of an ended process has no nodes to attach to. `settings`: None if they are not on record."""
+    if settings is None:
+        return "its options or specs could not be recorded, because something in them cannot be pickled"
+    if not any(map(_outlives, clusters)):
         return "none of them outlives the process that opened it"
     return "none was ready when the process that opened it ended"
+
+
+def _outlives(cluster: "ClusterEntry") -> bool:
+    """Return whether the nodes of a cluster outlive the process that launched them, for their lease."""
+    return "ttl" in acts_on(cluster.offered.config).fields
 
 
 def _check_prices(name: str, clusters: "Sequence[ClusterEntry]") -> None:

@@ -261,7 +261,19 @@ class Compute(RightSide):
             after_close(self._pool)
 
     def leave(self) -> bool:
-        """Leave the nodes running under their lease, for `sky.attach`; return False if none can outlive the process."""
+        """Leave the nodes running under their lease, for `sky.attach`; return False if none can outlive the process.
+
+        It takes effect when this process ends: until then the pool stays open, and belongs to it. `close` still
+        terminates the nodes.
+
+        Raises:
+            UsageError: the pool is in a `with` block, whose end terminates the nodes.
+        """
+        if self.is_scoped:
+            raise UsageError(
+                f"Pool {self.name!r} cannot be left: it is in a `with` block, whose end terminates its nodes. Open it "
+                "with `pool.open()` instead."
+            )
         if not (self.is_open and any(node.outlives for node in self.snapshot().nodes)):
             return False
         self._leave_plugins()

@@ -336,12 +336,47 @@ def test_orphaned_pool_is_reaped(tmp_path: Path) -> None:
 
 def test_closed_pool_leaves_nothing() -> None:
     ended: list[bool] = []
-    with sky.Compute(provider=sky.Local(outlives=True), nodes=1, name="left") as pool:
-        assert len(workers()) == 1
-        when_closed(pool, lambda: ended.append(True))
-        assert pool.leave()  # for the next process; the view of the pool in this one ends
-        assert ended
+    pool = sky.Compute(provider=sky.Local(outlives=True), nodes=1, name="left").open()
+    assert len(workers()) == 1
+    when_closed(pool, lambda: ended.append(True))
+    assert pool.leave()  # for the next process; the view of the pool in this one ends
+    assert ended
+    pool.close()
     wait_for(nothing_left, "the end of the node")
+
+
+def test_pool_of_a_with_block_is_not_left() -> None:
+    """Regression: `leave` returned True, and the end of the block terminated the nodes with their tasks."""
+    with sky.Compute(provider=sky.Local(outlives=True), nodes=1, name="left") as pool:
+        with pytest.raises(
+            sky.UsageError, match="'left' cannot be left: it is in a `with` block, whose end terminates"
+        ):
+            pool.leave()
+        assert pool.is_open
+
+
+LEFT = """
+import skyward as sky
+
+@sky.function
+def seven():
+    return 7
+
+pool = sky.Compute(provider=sky.Local(outlives=True), nodes=1, name="left", ttl=60).open()
+task = seven() > pool
+assert pool.leave() and pool.is_open
+try:
+    sky.attach("left")
+except sky.UsageError as error:
+    assert "open in this process already" in str(error)
+assert task.result() == 7
+"""
+
+
+def test_pool_is_left_when_its_process_ends() -> None:
+    subprocess.run([sys.executable, "-c", LEFT], check=True, timeout=100)
+    with sky.attach("left") as pool:
+        assert len(pool.snapshot().nodes) == 1
 
 
 RESIZED = """
@@ -450,3 +485,25 @@ def test_results_are_returned_in_the_last_minute_of_the_budget(tmp_path: Path) -
         (tmp_path / "go").touch()
         assert task.result(20) == "done all the same"
         wait_for(lambda: not workers(), "the nodes to drain")
+
+
+OPENING = """
+import os, threading, time
+import skyward as sky
+from skyward.journal import Journal
+
+pool = sky.Compute(provider=sky.Local(outlives=True, boot_time=60), nodes=1, name="opening", ttl=60)
+threading.Thread(target=pool.open, daemon=True).start()
+with Journal() as journal:
+    while not any(journal.unanswered(entry.id) for entry in journal.pools("opening")):
+        time.sleep(0.01)
+os.kill(os.getpid(), 9)
+"""
+
+
+def test_pool_whose_client_ended_while_it_opened_has_no_nodes_for_a_true_reason() -> None:
+    """Regression: no node outlived its client, although all of them do."""
+    subprocess.run([sys.executable, "-c", OPENING], check=False, timeout=100)
+    with pytest.raises(sky.UsageError, match="'opening' has no nodes to attach to: none was ready when the process"):
+        sky.attach("opening")
+    assert sky.orphans("opening") == []

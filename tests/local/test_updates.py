@@ -519,3 +519,52 @@ def test_update_that_fell_back_does_not_begin_again_in_the_process_that_attaches
         pool.update(provider=sky.Local(outlives=True))
         wait_until(pool, is_updated, "the nodes to be replaced")
         assert set(version() @ pool) == {"new"}
+
+
+STOPPING = """
+import os, time
+import skyward as sky
+
+old, new = (sky.Image(env={"VERSION": name}) for name in ("old", "new"))
+pool = sky.Compute(provider=sky.Local(outlives=True), nodes=2, name="stopping", ttl=60, image=old).open()
+pool.update(image=new)
+while not any(node.state == "stopping" or not node.outdated for node in pool.snapshot().nodes):
+    pass
+os.kill(os.getpid(), 9)
+"""
+
+
+def test_successor_keeps_its_rank_if_the_process_ends_while_a_node_stops() -> None:
+    """Regression: the machine that was stopping became a node again, and its successor got another rank."""
+    subprocess.run([sys.executable, "-c", STOPPING], check=False, timeout=100)
+    with sky.attach("stopping") as pool:
+        assert pool.start(version(), on=1).future.result(30) == "new"
+        wait_until(pool, is_updated, "the nodes to be replaced")
+        assert [node.rank for node in pool.snapshot().nodes] == [0, 1]
+        assert not any("desired nodes when its process ended" in reason for reason in reasons(pool))
+
+
+ALL_LEAVE = """
+import os, sys
+import skyward as sky
+
+old, new = (sky.Image(env={"VERSION": name}) for name in ("old", "new"))
+options = sky.Options(provision_retry_delay=0.01)
+provider = sky.Local(outlives=True)
+pool = sky.Compute(provider=provider, nodes=1, name="all-leave", ttl=60, image=old, options=options).open()
+pool.update(image=new, provider=sky.Local(outlives=True, boot_time=1, fail_rate=float(sys.argv[1]), seed=1))
+while any(node.state in ("active", "draining") for node in pool.snapshot().nodes):
+    pass
+os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.mark.parametrize(("fail_rate", "comes"), [(0, "new"), (1, "old")])
+def test_update_goes_on_if_the_process_ends_while_no_node_is_active(fail_rate: int, comes: str) -> None:
+    """Regression: attaching was refused for a false reason, and the machines were terminated."""
+    subprocess.run([sys.executable, "-c", ALL_LEAVE, str(fail_rate)], check=False, timeout=100)
+    (orphan,) = sky.orphans("all-leave")
+    assert orphan.attachable or not orphan.machines
+    with sky.attach("all-leave") as pool:
+        assert (version() >> pool) == comes
+        assert [node.rank for node in pool.snapshot().nodes] == [0]

@@ -57,6 +57,7 @@ def plane_of(
         before={name: launchers[name].former_sources for name in resumed_updates},
         fell_back=frozenset(name for name, each in resumed_updates.items() if each.fell_back),
         existing={name: launcher.existing for name, launcher in launchers.items()},
+        ranks={name: launcher.ranks for name, launcher in launchers.items()},
         retries=options.retry_on_interruption,
         cooldown=options.autoscale_cooldown,
         idle_timeout=options.autoscale_idle_timeout,

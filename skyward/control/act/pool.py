@@ -44,7 +44,7 @@ from skyward.errors import JournalError, NodeStartError, PoolClosedError, Provis
 from skyward.events.bus import EventBus
 from skyward.events.decisions import DecisionEvent
 from skyward.formatting import joined
-from skyward.journal import ClusterEntry, PoolRecord, SizeEntry, UpdateEntry
+from skyward.journal import ClusterEntry, PoolRecord, SizeEntry, UpdateEntry, nodes_of
 from skyward.journal.costs import summed
 from skyward.process.background_tasks import BackgroundTasks
 from skyward.process.lifespan import Lifespan, Say
@@ -69,9 +69,10 @@ _RECORD_UNSENT_AFTER = 0.1
 """Seconds after which a change of the number of tasks that no node has is recorded."""
 
 _SIZE_EFFECTS = frozenset({
-    plane.Decided, machine_messages.Drain, machine_messages.Activate, machine_messages.NodeGone,
+    plane.Decided, machine_messages.Drain, machine_messages.Install, machine_messages.Activate,
+    machine_messages.NodeGone, machine_messages.Terminate,
 })  # fmt: skip  # one name a line says no more
-"""Effects of messages that may have changed the size of the pool, or the nodes that drain."""
+"""Effects of messages that may have changed the size of the pool, or the machines that drain or leave."""
 
 _OF_MACHINES_ONLY = frozenset({"architecture", "disk_gb", "region", "volumes"})
 """Fields of a spec that only its provider uses; tasks cannot ask for them."""
@@ -140,6 +141,7 @@ class Pool:
         self._progress = asyncio.Event()
         self._lifespan = Lifespan(name, self._close, say)
         self._keep_machines = False
+        self._has_nodes = True
         self._recorded_terms: tuple[float, float | None] = 0.0, options.budget
         self._unsent = record.unsent
         self._unsent_timer: asyncio.TimerHandle | None = None
@@ -163,7 +165,8 @@ class Pool:
         """Launch the nodes, and return once enough of them are ready.
 
         Args:
-            earlier: recorded clusters of the process that opened the pool: their machines are taken over.
+            earlier: recorded clusters of the process that opened the pool: their machines are taken over. If an update
+                was replacing all nodes when it ended, so that none is left, it goes on.
 
         Raises:
             ProvisioningError: not enough nodes started, or none of the recorded ones exists. Whatever was launched is
@@ -173,8 +176,12 @@ class Pool:
         self._life.move("requesting", self._began)
         self._bus.emit(events.PoolRequesting)
         self._keep_machines = bool(earlier)
+        size = self._record.size()
+        machines = [machine for entry in earlier for machine in entry.machines]
+        self._has_nodes = not earlier or bool(nodes_of(machines, size))
         for group, launcher in self._launchers.items():
-            launcher.adopt([entry for entry in earlier if entry.group == group])
+            entries = [entry for entry in earlier if entry.group == group]
+            launcher.adopt(entries, frozenset() if size is None else size.leaving)
         self._background.spawn(self._renew_record())
         await self._lifespan.open(self._open())
         self._life.move("ready", _now())
@@ -227,7 +234,7 @@ class Pool:
             control.ledger.budget = costs.budget
         self._open_decision_file(control)
         self._publisher = EventPublisher(self._bus, control, self.tasks.works, self.tasks.broadcasts, self.startups)
-        if self._keep_machines and not self._entering:
+        if self._keep_machines and self._has_nodes and not self._entering:
             self._keep_machines = False
             raise NodeStartError(f"Pool {self.name!r} is gone: none of its machines exists any more.")
         if not self._keep_machines:
@@ -236,7 +243,7 @@ class Pool:
         while self._entering or not (self._plane.ready or self._fleet.entered):
             if self._plane.cannot_start:
                 raise NodeStartError(f"Pool {self.name!r} {self._plane.failure}")
-            if self._keep_machines and not self._entering and not self._fleet.entered:
+            if self._keep_machines and self._has_nodes and not self._entering and not self._fleet.entered:
                 self._keep_machines = False
                 because = f", and the pool {control.failure}" if control.budget_exhausted else ""
                 raise NodeStartError(f"Pool {self.name!r} is gone: could not attach to any of its nodes{because}.")
@@ -524,7 +531,9 @@ class Pool:
         if self.state != "ready" or control.budget_exhausted:
             return
         draining = frozenset(nodes[rank].instance.id for rank in control.draining if rank in nodes)
-        size = SizeEntry(self.bounds, dict(control.desired), draining)
+        ending = [machine.id for machine in control.reconciler.table.in_states("TERMINATING")]
+        leaving = self._fleet.instances(ending) - self._fleet.instances(self._fleet.spares)
+        size = SizeEntry(self.bounds, dict(control.desired), draining, leaving)
         if size == self._recorded_size:
             return
         self._recorded_size = size

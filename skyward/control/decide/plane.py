@@ -89,7 +89,9 @@ class ControlPlane:
         self.tasks = TaskManager(settings.retries, settings.groups, settings.max_nodes)
         self.ledger = Ledger(settings.budget)
         self.tasks.packs = self._packs
-        self.reconciler = Reconciler(dict(settings.sources), self.ledger, settings.limits, existing=settings.existing)
+        self.reconciler = Reconciler(
+            dict(settings.sources), self.ledger, settings.limits, existing=settings.existing, ranks=settings.ranks
+        )
         self.autoscaler = (RecordedAutoscaler if settings.recorded else Autoscaler)(policy, settings.cooldown)
         self.decisions = DecisionLog()
         self.causes = CauseLog()

@@ -18,6 +18,7 @@ class PlaneSettings:
         sources: sources of machines of each group, the preferred one first.
         thresholds: active nodes of each group before work starts; the default is the group's minimum.
         existing: machines of each group, by source, that exist before the pool opens: those of a former process.
+        ranks: ranks that the nodes of existing machines have, by group and source: of the first machines of each.
         desired: nodes of each group that are desired at first, in a pool that is attached to.
         retries: times that a task is requeued after its node was lost.
         cooldown: of the autoscaler.
@@ -39,6 +40,7 @@ class PlaneSettings:
     sources: Mapping[str, tuple[MachineSource, ...]]
     thresholds: Mapping[str, int] = field(default_factory=dict)
     existing: Mapping[str, Mapping[MachineSource, int]] = field(default_factory=dict)
+    ranks: Mapping[str, Mapping[MachineSource, tuple[int, ...]]] = field(default_factory=dict)
     desired: Mapping[str, int] = field(default_factory=dict)
     retries: int = 3
     cooldown: float = 30.0

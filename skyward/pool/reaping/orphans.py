@@ -4,7 +4,18 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from skyward.journal import SELF_TERMINATION, Claim, Journal, PoolEntry, WarmEntry, data_directory, this_installation
+from skyward.journal import (
+    SELF_TERMINATION,
+    Claim,
+    Journal,
+    MachineEntry,
+    PoolEntry,
+    WarmEntry,
+    data_directory,
+    nodes_of,
+    this_installation,
+)
+from skyward.providers.protocol import LocalAccess
 
 __all__ = ["Orphan", "has_pools", "is_of_the_original", "is_over", "orphan_of", "orphans", "reason_of", "refused_names"]
 
@@ -24,7 +35,7 @@ class Orphan:
         seen: Unix time at which its owner was last seen.
         lease: seconds that its nodes outlive their owner.
         per_hour: price of the recorded machines, USD per hour.
-        attachable: True if at least one recorded node can be attached to.
+        attachable: True if it can be attached to: a node is on record, or an update was replacing all of them.
         unreadable: reason why its records cannot be read; empty if they can.
         warm_until: Unix time at which the last of its warm machines is terminated; 0 if it was not closed with any.
         unanswered: number of requests for machines of which no answer is recorded, and which may have launched some.
@@ -106,11 +117,19 @@ def orphan_of(journal: Journal, entry: PoolEntry, claim: Claim) -> Orphan:
         seen=claim.seen,
         lease=entry.lease,
         per_hour=sum(each.instance.hourly_price for each in machines) or recorded,
-        attachable=bool(entry.settings) and any(machine.worker for machine in machines),
+        attachable=bool(entry.settings) and _has_nodes(journal, entry.id, machines),
         unreadable=unreadable,
         unanswered=journal.unanswered(entry.id),
         requested=journal.has_requested(entry.id),
     )
+
+
+def _has_nodes(journal: Journal, pool: str, machines: Sequence[MachineEntry]) -> bool:
+    """Return whether a pool with these machines has a node, or an update that goes on was replacing all of them."""
+    if nodes_of(machines, journal.size(pool)):
+        return True
+    outlive = any(not isinstance(machine.instance.access, LocalAccess) for machine in machines)
+    return outlive and bool(journal.updates(pool))
 
 
 def _resting(journal: Journal, entry: PoolEntry, claim: Claim) -> Orphan:

@@ -68,10 +68,11 @@ def test_each_step_is_recorded_before_it_happens_and_until_it_is_undone() -> Non
 def test_size_is_recorded_in_place_of_the_one_before() -> None:
     record = new()
     assert record.size() is None
-    record.set_size(SizeEntry({"default": (1, 4)}, {"default": 3}, frozenset({"m-2"})))
+    first = SizeEntry({"default": (1, 4)}, {"default": 3}, frozenset({"m-2"}), frozenset({"m-1"}))
     last = SizeEntry({"default": (1, 1), "gpu": (0, 2)}, {"default": 1, "gpu": 0})
-    record.set_size(last)
-    assert record.size() == last
+    for size in (first, last):
+        record.set_size(size)
+        assert record.size() == size
     record.end()
 
 

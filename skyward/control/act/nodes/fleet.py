@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -243,6 +243,10 @@ class Fleet:
     def spares(self) -> frozenset[int]:
         """Numbers of the machines that are kept warm while the pool is open."""
         return frozenset(self._spares)
+
+    def instances(self, machines: Iterable[int]) -> frozenset[str]:
+        """Return the provider's ids of those of these machines that it has allocated."""
+        return frozenset(self._instances[machine].id for machine in machines if machine in self._instances)
 
     async def _spare(self, machine: int, node: Node) -> bool:
         """Keep the machine of a closed node warm, if that is wanted; return whether it is."""

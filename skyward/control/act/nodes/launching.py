@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
@@ -133,6 +133,7 @@ class Launcher:
         self._instances: dict[str, SourceState] = {}
         self._workers: dict[str, WorkerEntry] = {}
         self._earlier: tuple[ClusterEntry, ...] = ()
+        self._leaving: frozenset[str] = frozenset()
         self._former: tuple[int, Sequence[Spec]] = 0, ()
         self._kept_warm: set[str] = set()
         self._billed: set[int] = set()
@@ -163,6 +164,15 @@ class Launcher:
     def existing(self) -> Mapping[MachineSource, int]:
         """Number of machines that exist before any is requested, by source."""
         return {source: len(state.existing) for source, state in self._states.items() if state.existing}
+
+    @property
+    def ranks(self) -> Mapping[MachineSource, tuple[int, ...]]:
+        """Ranks of the nodes of machines that exist before any is requested, by source: of the first ones of each."""
+        return {
+            source: tuple(self._workers[each.id].rank for each in state.existing if each.id in self._workers)
+            for source, state in self._states.items()
+            if state.existing
+        }
 
     @property
     def accelerators(self) -> str:
@@ -251,14 +261,20 @@ class Launcher:
         states = self._states.items()
         return {source: (each.offered, each.prepared) for source, each in states if each.prepared is not None}
 
-    def adopt(self, earlier: Sequence[ClusterEntry]) -> None:
-        """Take over another process's machines of this group, which this launcher now terminates."""
+    def adopt(self, earlier: Sequence[ClusterEntry], leaving: Collection[str] = ()) -> None:
+        """Take over another process's machines of this group, which this launcher now terminates.
+
+        Args:
+            earlier: the entries of these machines.
+            leaving: ids of those that the other process was about to terminate: they become no nodes.
+        """
         self._earlier = tuple(earlier)
+        self._leaving = frozenset(leaving)
         for entry in earlier:
             offered: SourceOffer = entry.offered
             state = self._states.setdefault(offered.source, SourceState(offered))
             state.announced, state.entry = True, entry.number
-            self._inventory.known.update(machine.instance.id for machine in entry.machines)
+            self._inventory.known.update({each.instance.id for each in entry.machines} - self._leaving)
             if entry.cluster is not None:
                 state.prepared = entry.cluster
 
@@ -397,6 +413,9 @@ class Launcher:
         if entry.cluster is None:
             return
         for machine in sorted(entry.machines, key=_by_rank):
+            if machine.instance.id in self._leaving:
+                await self._finish_termination(state, machine.instance)
+                continue
             instance = await state.get_instance(machine.instance.id)
             if instance is None or instance.status == "exited":
                 self._record.gone(entry.number, machine.instance.id)
@@ -409,6 +428,15 @@ class Launcher:
         await self._terminate_orphans(state)
         for token in entry.requests:
             self._record.provisioned(entry.number, token, state.cluster, ())
+
+    async def _finish_termination(self, state: SourceState, instance: Instance) -> None:
+        """Terminate a machine that another process was about to terminate."""
+        try:
+            await state.offered.provider.terminate(state.cluster, [instance.id])
+        except Exception as error:  # it is no machine that the pool knows, so the next check for such ones ends it
+            _logger.warning("machine %s could not be terminated; trying later: %s", instance.id, reason_of(error))
+        else:
+            self._record.gone(state.number, instance.id)
 
     async def _cluster(self, state: SourceState, *, is_shown: bool = False) -> Cluster:
         """Return the resources that the machines of a source share. The first call sets these up.

@@ -79,6 +79,7 @@ class Reconciler:
         keeping: ranks of nodes that keep values for later tasks, which are not removed as surplus.
         desired: desired nodes, by group.
         existing: machines of a former process, by group and source: they become the first nodes.
+        ranks: ranks that their nodes keep, by group and source: of the first machines of each.
     """
 
     sources: dict[str, tuple[MachineSource, ...]]
@@ -92,6 +93,7 @@ class Reconciler:
     positions: dict[str, range] = field(default_factory=dict)
     extra: set[str] = field(default_factory=set)
     existing: Mapping[str, Mapping[MachineSource, int]] = field(default_factory=dict)
+    ranks: Mapping[str, Mapping[MachineSource, tuple[int, ...]]] = field(default_factory=dict)
     table: MachineTable = field(default_factory=MachineTable)
     _life: Lifecycle[ReconcilerState] = field(
         default_factory=lambda: Lifecycle("the reconciler", RECONCILER, "watching")
@@ -229,6 +231,7 @@ class Reconciler:
                 self.desired.update(nodes)
                 self.extra -= full
                 self._victims = victims
+                self._add_existing(now)
                 if retry_given_up:
                     self._retry_given_up()
                 if drain is not None and (machine := self.table.machine_of(drain, "RUNNING")) is not None:
@@ -580,6 +583,16 @@ class Reconciler:
                 excess = there - wanted - self._refill_fewer(group, there - wanted)
                 self._shrink(group, excess, everything_goes, now, effects)
         self._replace_missing_head(now, effects)
+
+    def _add_existing(self, now: float) -> None:
+        """Add the nodes of a former process with their ranks. A machine whose rank another one has gets another."""
+        ranks, self.ranks = self.ranks, {}
+        for group, sources in ranks.items():
+            for source, wanted in sources.items():
+                found = self.requester.known[group, source] = []
+                for rank in wanted:
+                    is_free = rank not in self.table.assignments
+                    found.append(self.table.add(group, rank, now, now) if is_free else None)
 
     def _refill_fewer(self, group: str, excess: int) -> int:
         """Fill the ranks of up to `excess` fewer draining nodes again; return the number. The head's is filled."""

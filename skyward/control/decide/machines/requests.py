@@ -1,5 +1,6 @@
 """Requests for queued machines: which to make now, and of which source."""
 
+import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import inf
@@ -63,6 +64,7 @@ class Requester:
         backoff: backoff of the sources that failed.
         retry_at: latest time for the next call of `request`; None if nothing waits.
         over_budget: True if a machine was not requested because of the budget.
+        known: machines for the first existing ones of a source, by group and source; None for any queued one.
     """
 
     def __init__(
@@ -81,6 +83,7 @@ class Requester:
         self._ledger = ledger
         self._limits = limits
         self._existing = dict(existing)
+        self.known: dict[tuple[str, MachineSource], list[Machine | None]] = {}
 
     def request(self, groups: Iterable[str], now: float, effects: list[ReconcilerEffect]) -> None:
         """Request the queued machines of `groups` that are due."""
@@ -99,8 +102,15 @@ class Requester:
 
     def _adopt(self, group: str, now: float, effects: list[ReconcilerEffect]) -> None:
         """Request the existing machines of a group, which cost money already."""
-        for source, count in self._existing.pop(group).items():
-            adopted = self._table.first_due(group, count)
+        existing = self._existing.pop(group)
+        known = {source: self.known.pop((group, source), [])[:count] for source, count in existing.items()}
+        taken = {machine.id for machines in known.values() for machine in machines if machine is not None}
+        due = self._table.first_due(group, sum(existing.values()) + len(taken))
+        others = iter([machine for machine in due if machine.id not in taken])
+        for source, count in existing.items():
+            places = [*known[source], *itertools.repeat(None, count - len(known[source]))]
+            found = [machine or next(others, None) for machine in places]
+            adopted = [machine for machine in found if machine is not None]
             for machine in adopted:
                 machine.adopted = True
             self._launch(group, source, adopted, now, effects)

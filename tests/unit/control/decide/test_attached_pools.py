@@ -87,6 +87,29 @@ def test_tasks_that_no_node_has_are_counted() -> None:
     assert world.plane.tasks.unsent == 2
 
 
+@pytest.mark.parametrize(
+    ("ranks", "kept"),
+    [
+        (((2,), (0, 1)), {1: 2, 2: 0, 3: 1}),
+        (((2, 2), (0,)), {1: 2, 3: 1, 2: 0}),
+        (((), (3,)), {1: 3, 2: 0, 3: 1}),
+    ],
+)
+def test_nodes_keep_their_ranks(ranks: tuple[tuple[int, ...], ...], kept: dict[int, int]) -> None:
+    """Regression: they were numbered anew, in the order of their sources."""
+    other = MachineSource("other", hourly_price=2.0)
+    counts = [max(1, len(each)) for each in ranks]
+    world = World(
+        Group("default", 3, 3, hourly_price=36.0),
+        existing={"default": dict(zip((CLOUD, other), counts, strict=True))},
+        ranks={"default": dict(zip((CLOUD, other), ranks, strict=True))},
+    )
+    world.tell(Open())
+    assert [request.source for request in world.asked.values()].count(other) == counts[1]
+    world.allocate()
+    assert world.installing == kept
+
+
 def test_machines_that_exist_are_requested_at_their_own_source_at_once() -> None:
     """Regression: they were requested at the preferred source, which launched others beside them."""
     other = MachineSource("other", hourly_price=2.0)
