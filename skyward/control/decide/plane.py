@@ -34,6 +34,7 @@ from skyward.control.decide.messages import (
     Resize,
     SetBudget,
     SetFloor,
+    SpareStreams,
     ThresholdReached,
     Tick,
     UpdateGroup,
@@ -201,6 +202,10 @@ class ControlPlane:
             case ReleaseKept(keys):
                 dropped = self.kept.drop(keys).items()
                 effects += (ForgetKept(node, names, cause=self.handled) for node, names in dropped)
+            case SpareStreams(rank, streams):
+                if self._drain_can_end(rank) and self.updates.spare(rank, streams):
+                    self._cancel_drain(rank, now, effects)
+                    self._reconcile(machines.Reconcile(), now, effects)
             case Tick():
                 self._tick(now, effects)
             case _:

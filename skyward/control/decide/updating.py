@@ -3,8 +3,9 @@
 While a group has such outdated nodes, one node more than desired is launched from the present spec. Once it is active,
 one outdated node is drained: an idle one before a busy one, and node 0 last. Its successor gets its rank once it has
 left, so that the ranks stay as they are; then the next one follows. The additional node goes last. Where there is no
-room for one, the outdated nodes are drained without it: in the whole pool, only one of them is gone at a time before its
-successor is active. A node that keeps values stays until they may go.
+room for one, the outdated nodes are drained without it: in the whole pool, only one of them is gone at a time before
+its successor is active. A node that keeps values stays until they may go; one with streams whose readers may wait for
+other tasks takes tasks until the streams have ended.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -27,11 +28,25 @@ __all__ = ["GroupUpdate", "OutdatedNode", "PlannedStep", "RollingUpdates", "Upda
 
 @dataclass(frozen=True, slots=True)
 class OutdatedNode:
-    """An active node that was launched from an earlier spec. `keeps`: names of the values for which it stays."""
+    """An active node that was launched from an earlier spec.
+
+    Attributes:
+        keeps: names of the values for which it stays.
+        has_streams: True if it stays for streams that are not read while tasks wait.
+    """
 
     rank: int
     is_idle: bool
     keeps: str = ""
+    has_streams: bool = False
+
+    @property
+    def stays(self) -> str:
+        """Why it stays for now; empty if it may go."""
+        if self.keeps:
+            return f"node {self.rank} keeps {self.keeps}"
+        streams = f"node {self.rank} runs streams that are not read while tasks wait, so it takes tasks until they end"
+        return streams if self.has_streams else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +104,9 @@ def next_step(state: GroupUpdate) -> UpdateStep:
         return UpdateStep(is_over=not state.starting and state.active >= state.desired)
     if state.failed:
         return UpdateStep(waits=state.failed)
-    able = sorted((node for node in state.outdated if not node.keeps), key=_order)
+    able = sorted((node for node in state.outdated if not node.stays), key=_order)
     if not able:
-        return UpdateStep(waits="; ".join(f"node {node.rank} keeps {node.keeps}" for node in state.outdated))
+        return UpdateStep(waits="; ".join(node.stays for node in state.outdated))
     first = able[0]
     if not state.full:
         if state.extra and state.active > state.desired:
@@ -123,6 +138,7 @@ class _Update:
         present: sources of the present spec.
         fell_back: True if nodes are launched from the sources `before` again.
         waits: True if its outdated nodes stay for now.
+        streams: by machine, the streams for which its drain was cancelled.
         said: the reason that was logged last.
     """
 
@@ -133,6 +149,7 @@ class _Update:
     present: tuple[MachineSource, ...] = ()
     fell_back: bool = False
     waits: bool = False
+    streams: dict[int, frozenset[int]] = field(default_factory=dict)
     said: str = ""
 
 
@@ -286,6 +303,7 @@ class RollingUpdates:
         """
         for name, update in tuple(self._updates.items()):
             self._note_failure(name, update, now)
+            update.streams = {each: streams for each, streams in update.streams.items() if self._runs(each, streams)}
             state = self._state(name, update, kept, now)
             step = next_step(state)
             is_missing = state.active < state.desired or state.leaving == 0
@@ -382,7 +400,12 @@ class RollingUpdates:
         table = self.reconciler.table
         active = table.of(name, "active")
         outdated = tuple(
-            OutdatedNode(machine.rank, self.tasks.has_no_work(machine.rank), kept.get(machine.rank, ""))
+            OutdatedNode(
+                machine.rank,
+                self.tasks.has_no_work(machine.rank),
+                kept.get(machine.rank, ""),
+                machine.id in update.streams,
+            )
             for machine in active
             if self._is_old(machine) and not machine.adopted
         )
@@ -460,12 +483,36 @@ class RollingUpdates:
         return frozenset(full)
 
     def may_go_again(self, rank: int) -> bool:
-        """Return whether a node is outdated whose drain was cancelled for a task, and has nothing to do now."""
+        """Return whether a node is outdated whose drain was cancelled, and has nothing to do now, or no streams."""
         assignment = self.reconciler.table.assignments.get(rank)
         update = None if assignment is None else self._updates.get(assignment.machine.group)
-        if assignment is None or update is None or update.rank != rank:
+        if assignment is None or update is None:
+            return False
+        streams = update.streams.get(assignment.machine.id)
+        if streams is not None and not self._runs(assignment.machine.id, streams):
+            return True
+        if update.rank != rank:
             return False
         return self._is_old(assignment.machine) and self.tasks.has_no_work(rank)
+
+    def spare(self, rank: int, streams: frozenset[int]) -> bool:
+        """Let a node that drains for an update stay until its streams have ended; return False for any other node."""
+        machine = self.reconciler.table.machine_of(rank, "STOP_REQUESTED")
+        if machine is None or not machine.replaced:
+            return False
+        if (update := self._updates.get(machine.group)) is not None:
+            update.streams[machine.id], update.made_room = streams, False
+        return True
+
+    def _runs(self, number: int, streams: Iterable[int]) -> bool:
+        """Return whether any of these streams is on a machine."""
+        machine = self.reconciler.table.machines.get(number)
+        return machine is not None and any(self.tasks.node_of(task) == machine.rank for task in streams)
+
+    def draining(self) -> list[int]:
+        """Return the ranks of the nodes that drain for updates."""
+        found = (machine for group in self.groups for machine in self.reconciler.table.refills(group))
+        return [machine.rank for machine in found if machine.replaced and not machine.reclaimed]
 
     def _failed(self, name: str, update: _Update, now: float) -> str:
         """Return why no node of the present spec can be launched, now or for good; empty if one can."""

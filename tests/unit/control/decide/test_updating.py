@@ -7,7 +7,15 @@ import pytest
 
 from skyward.control.decide.machines import messages as machines
 from skyward.control.decide.machines.sources import MachineSource
-from skyward.control.decide.messages import KeptAdded, ReleaseKept, Resize, SetBudget, Tick, UpdateGroup
+from skyward.control.decide.messages import (
+    KeptAdded,
+    ReleaseKept,
+    Resize,
+    SetBudget,
+    SpareStreams,
+    Tick,
+    UpdateGroup,
+)
 from skyward.control.decide.tasks import messages as tasks
 from skyward.control.decide.updating import GroupUpdate, OutdatedNode, UpdateStep, next_step
 from skyward.kept.keep import KeptInfo
@@ -412,6 +420,42 @@ def test_task_pinned_to_a_node_of_a_group_that_can_never_hold_it_ends() -> None:
     (big,) = world.submit(needs=BIG, target=0)
     assert world.settled[big] == "infeasible"
     assert world.reasons[big] == "1 BIG on node 0, which can never have that: it has no resources"
+
+
+def test_node_takes_tasks_until_the_streams_have_ended_whose_readers_wait_for_them() -> None:
+    """Regression: the tasks waited for the successor, which waited for the stream, which waited for its reader."""
+    world = World(Group("default", 1, 1, 2), policy="no").open()
+    (stream,) = world.submit()
+    update(world)
+    (read,) = world.submit()
+    assert world.plane.draining == {0}
+    assert read not in world.sent
+    world.tell(SpareStreams(0, frozenset({stream})))
+    assert world.plane.draining == set()
+    world.finish([read])
+    assert world.settled[read] == "value"
+    assert world.reasons_given[-1] == (
+        "1 -> 1 nodes: 1 node of an earlier spec of group 'default' stays for now: node 0 runs streams that are not "
+        "read while tasks wait, so it takes tasks until they end"
+    )
+    world.wait(100)
+    assert world.plane.draining == set()
+    world.submit(1)
+    world.finish([stream])
+    assert world.plane.draining == {0}, "it drains though it has tasks, as before"
+    world.finish()
+    world.deliver()
+    assert outdated(world) == []
+    assert world.active == 1
+
+
+def test_only_nodes_that_drain_for_an_update_are_spared_for_streams() -> None:
+    world = pool(2)
+    world.submit(2)
+    world.tell(Resize({"default": (1, 8)}, {"default": 1}))
+    assert world.plane.draining == {1}
+    world.tell(SpareStreams(1, frozenset({2})))
+    assert world.plane.draining == {1}
 
 
 def test_pool_of_a_fixed_size_under_load_is_replaced() -> None:
