@@ -759,7 +759,8 @@ class ControlPlane:
         if verdict is None:
             return
         before, after = verdict.before, verdict.after
-        reason = verdict.reason + self._note_on_lost_values(after, verdict.victims)
+        notes = self._note_on_lost_values(after, verdict.victims), self.updates.note_on_successors(after)
+        reason = "".join((verdict.reason, *notes))
         self._log("policy", before, after, reason, now, effects, verdict.held_back)
         if verdict.changed:
             self._reconcile(machines.Desired(after, verdict.victims), now, effects)

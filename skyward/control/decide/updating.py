@@ -341,6 +341,20 @@ class RollingUpdates:
         spare = max(0, self.max_nodes - sum(self.reconciler.desired.values()))
         return self.max_nodes - min(spare, sum(map(self._needs_room, groups)))
 
+    def note_on_successors(self, after: Mapping[str, int]) -> str:
+        """Return a note on nodes that leave for an update, and get no successors with a decision; empty for none.
+
+        To the policy, these successors are booting nodes like others.
+        """
+        table, found = self.reconciler.table, list[str]()
+        for name, update in self._updates.items():
+            machine = None if update.rank is None else table.assignments.get(update.rank)
+            is_awaited = machine is not None and machine.machine in (*table.refills(name), *table.of(name, "booting"))
+            desired = self.reconciler.desired.get(name, 0)
+            if is_awaited and after.get(name, 0) <= min(table.count(name, "active"), desired - 1):
+                found.append(f"; node {update.rank}, which leaves for the update, gets no successor")
+        return "".join(found)
+
     def _needs_room(self, group: Group) -> bool:
         """Return whether an update goes on that needs a node more than desired, and the group may have it."""
         update = self._updates.get(group.name)

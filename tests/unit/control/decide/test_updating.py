@@ -870,6 +870,27 @@ def test_policies_do_not_count_the_additional_node(policy: str) -> None:
     assert outdated(world) == []
 
 
+@pytest.mark.parametrize("busy", [False, True])
+def test_decision_for_fewer_nodes_says_which_node_gets_no_successor(busy: bool) -> None:
+    """Regression: "1 booting node is not needed any more" read as if the update was given up."""
+    world = pool(1, 2, policy="adaptive")
+    world.submit(8)
+    world.wait(2)
+    world.deliver()
+    assert world.active == 2
+    update(world)
+    assert world.plane.draining == {1}
+    long = [task for task, rank in world.sent.items() if rank == 1 and task not in world.settled]
+    world.finish([task for task in range(1, 9) if task not in long or not busy])
+    world.wait(100)
+    said = "-> 1 nodes: 1 booting node is not needed any more; node 1, which leaves for the update, gets no successor"
+    assert said in str(world.reasons_given)
+    world.finish()
+    world.deliver()
+    assert outdated(world) == []
+    assert ranks(world) == [0]
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_updates_replace_one_node_at_a_time_and_stop_no_task(seed: int) -> None:
     chance = random.Random(seed)
