@@ -181,6 +181,30 @@ def test_stream_that_holds_the_only_slot_of_a_node_that_is_replaced_is_refused()
         assert tasks.add(1, 1) >> pool == 2
 
 
+@sky.function(resources={"H100": 1})
+def on_h100() -> int:
+    return 1
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_reader_that_waits_for_the_successor_of_the_node_of_its_stream_is_refused(first: bool) -> None:
+    """Without another node, the successor starts only once the stream has ended."""
+
+    def update_and_call(pool: sky.Compute, number: int) -> None:
+        if number == 5:
+            pool.update(resources={"H100": 1})
+            if first:
+                tasks.add(number, 1) >> pool  # the node takes tasks again
+            on_h100() >> pool
+
+    with sky.Compute(nodes=1, worker=sky.Worker(concurrency=2)) as pool:
+        with pytest.raises(sky.SlotsHeldError):
+            in_a_loop(pool, lambda number: update_and_call(pool, number))
+        assert on_h100() >> pool == 1
+    with sky.Compute(nodes=(1, 2), worker=sky.Worker(concurrency=2)) as pool:
+        in_a_loop(pool, lambda number: update_and_call(pool, number))
+
+
 def test_short_stream_ends_by_itself(one_slot: sky.Compute) -> None:
     assert [tasks.add(number, 0) >> one_slot for number in tasks.count(20) >> one_slot] == list(range(20))
 

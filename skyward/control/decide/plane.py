@@ -494,10 +494,15 @@ class ControlPlane:
         """Return whether any node is active, or a machine for one is requested or allocated."""
         return any(self.reconciler.has_machine(name) or self.reconciler.requested(name) for name in self.groups)
 
-    def may_gain_nodes(self) -> bool:
-        """Return whether nodes are booting, or more can be launched."""
+    def may_gain_nodes(self, *, after_drains: bool = True) -> bool:
+        """Return whether nodes are booting, or more can be launched.
+
+        Args:
+            after_drains: False to leave out those that come in place of nodes which drain for updates.
+        """
         wanted = sum(self.desired.values())
         active = sum(self.reconciler.table.count(group, "active") for group in self.groups)
+        active += 0 if after_drains else len(self.updates.draining())
         if wanted - len(self.reconciler.given_up) > active:
             return True
         most = self.settings.max_nodes

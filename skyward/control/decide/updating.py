@@ -528,6 +528,14 @@ class RollingUpdates:
         found = (machine for group in self.groups for machine in self.reconciler.table.refills(group))
         return [machine.rank for machine in found if machine.replaced and not machine.reclaimed]
 
+    def successors(self) -> dict[int, Group]:
+        """Return the ranks of the active and draining nodes that are to be replaced, with the groups as they are now."""
+        table, found = self.reconciler.table, dict[int, Group]()
+        for name in self._updates:
+            there = (*table.of(name, "active"), *table.refills(name))
+            found |= {machine.rank: self.groups[name] for machine in there if self._is_old(machine)}
+        return found
+
     def _failed(self, name: str, update: _Update, now: float) -> str:
         """Return why no node of the present spec can be launched, now or for good; empty if one can."""
         if update.fell_back:

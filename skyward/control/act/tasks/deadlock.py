@@ -10,6 +10,7 @@ from skyward.control.act.tasks.task import Work
 from skyward.control.decide.messages import SpareStreams
 from skyward.control.decide.tasks.deadlock import never_start
 from skyward.process.blocked_threads import waits
+from skyward.scaling.snapshot import Group
 
 if TYPE_CHECKING:
     from skyward.control.decide.plane import ControlPlane
@@ -97,7 +98,7 @@ class DeadlockDetector:
         if not tasks.waiting:
             self._warned = False
             return {}
-        more_nodes = plane.may_gain_nodes()
+        more_nodes, gains = plane.may_gain_nodes(), plane.may_gain_nodes(after_drains=False)
         holders = tasks.holders()
         streams = {
             task: work.stream
@@ -131,14 +132,33 @@ class DeadlockDetector:
             for task in needed.union(*reserved.values())
             if (ranks := tasks.could_start_on(task)) is not None and (tasks.is_pinned(task) or not more_nodes)
         }
+        successors = {} if gains else plane.updates.successors()
+        for task in needed if successors else ():
+            if later := self._later(task, successors, tasks):
+                waiting[task] = (*(tasks.could_start_on(task) or ()), *later)
         spare = {task: count for task in waiting if (count := tasks.may_be_held(task)) is not None}
         gangs = {task: starts for task in waiting if (starts := tasks.gang_start(task)) is not None}
-        found = never_start(holders, waiting, readers, blocked, spare, reserved, gangs)
+        ends_first = {~rank: list(node.tasks) for rank in successors if (node := tasks.node(rank)) is not None}
+        found = never_start(holders, waiting, readers, blocked, spare, reserved, gangs, ends_first)
         if not found and not more_nodes:
             self._warn(holders, paused, tasks.queued)
         ends = {_last(task, inputs, needed) for task in found}
         progress = tuple((task, streams[task].received) for task in readers)
         return dict.fromkeys(ends, (progress, tuple(sorted(wait.number for wait in threads.values()))))
+
+    def _later(self, task: int, successors: Mapping[int, Group], tasks: "TaskManager") -> tuple[int, ...]:
+        """Return the successors of nodes that could hold a waiting task which the nodes themselves cannot hold.
+
+        The successor of a node is numbered `~rank`. Tasks for certain nodes, and in gangs, are left out.
+        """
+        work = self._works.get(task)
+        if work is None or not work.needs or tasks.could_start_on(task) is None:
+            return ()
+        if tasks.is_pinned(task) or tasks.gang_start(task) is not None:
+            return ()
+        if any(tasks.could_hold(rank, work.needs) for rank in successors):
+            return ()
+        return tuple(~rank for rank, group in successors.items() if group.can_hold(work.needs))
 
     def _inputs(self, numbers: Mapping[int, int], tasks: "TaskManager") -> dict[int, int]:
         """Return the streams that feed a task which waits for a slot, with that task."""
