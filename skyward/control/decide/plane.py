@@ -435,7 +435,9 @@ class ControlPlane:
     def _node_gone(self, gone: machines.NodeGone, now: float, effects: list[PlaneEffect]) -> None:
         """Pass the end of a node on to its tasks."""
         rank, reason = gone.rank, gone.reason
-        if gone.again:
+        machine = self.reconciler.table.machines.get(gone.machine)
+        falls_back = machine is not None and not self.budget_exhausted and self.updates.falls_back(machine.group)
+        if gone.again or falls_back:
             self._tell_tasks(tasks.RankLost(rank, f"node {rank} died: {reason}"), now, effects)
         elif self._evicted:
             self._tell_tasks(tasks.RankRemoved(rank, self.failure, "unfunded"), now, effects)

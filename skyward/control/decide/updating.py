@@ -246,6 +246,13 @@ class RollingUpdates:
                 f"update ends: the pool {first_line(obstacle.why)}",
             )
 
+    def falls_back(self, name: str) -> bool:
+        """Return whether a node of the spec before is launched in this step in place of one that made room."""
+        update = self._updates.get(name)
+        if update is None or not update.made_room or not update.before or update.fell_back:
+            return False
+        return self.reconciler.has_given_up(name)
+
     def _launch_from(self, name: str, sources: tuple[MachineSource, ...], says: str = "") -> PlannedStep:
         return PlannedStep(says, machines.SetSources(name, sources, self.reconciler.positions[name], 0.0))
 
@@ -529,7 +536,7 @@ class RollingUpdates:
         return [machine.rank for machine in found if machine.replaced and not machine.reclaimed]
 
     def successors(self) -> dict[int, Group]:
-        """Return the ranks of the active and draining nodes that are to be replaced, with the groups as they are now."""
+        """Return the ranks of the active and draining nodes that are to be replaced, with their present groups."""
         table, found = self.reconciler.table, dict[int, Group]()
         for name in self._updates:
             there = (*table.of(name, "active"), *table.refills(name))

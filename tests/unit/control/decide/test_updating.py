@@ -712,6 +712,7 @@ def test_node_that_made_room_comes_back_if_its_successor_does_not_start(nodes: i
     world = pool(nodes, nodes)
     update(world)
     (task,) = world.submit()
+    (pinned,) = world.submit(target=nodes - 1)
     launched = None
     while launched != 0:
         world.bury()
@@ -722,7 +723,7 @@ def test_node_that_made_room_comes_back_if_its_successor_does_not_start(nodes: i
             world.tell(machines.Failed(number, "it broke") if launched else machines.Joined(number))
         world.wait(5)
     world.finish()
-    assert world.settled[task] == "value"
+    assert world.settled[task] == world.settled[pinned] == "value"
     assert world.active == nodes
     assert len(outdated(world)) == nodes
     world.wait(4000)
@@ -901,8 +902,14 @@ def test_updates_replace_one_node_at_a_time_and_stop_no_task(seed: int) -> None:
     for _ in range(chance.randint(20, 80)):
         active = world.active
         events = ["submit", "submit", "finish", "update", "allocate", "join", "bury", "fail", "refuse", "tick", "keep"]
-        event = chance.choice(events)
+        event = chance.choice([*events, "pin", "spare"])
         match event:
+            case "pin":
+                world.submit(target=chance.randrange(least))
+            case "spare" if world.plane.draining:
+                rank = chance.choice(sorted(world.plane.draining))
+                there = world.plane.tasks.node(rank)
+                world.tell(SpareStreams(rank, frozenset(list(there.tasks)[:1] if there else ())))
             case "submit":
                 world.submit(chance.randint(1, 3))
             case "finish":
