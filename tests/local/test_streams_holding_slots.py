@@ -1,5 +1,6 @@
 """Streams that hold the slots which their reader waits for: refused quickly, and no false positives."""
 
+import asyncio
 import gc
 import logging
 import threading
@@ -125,6 +126,83 @@ def test_gang_that_needs_the_slot_of_a_stream_is_refused() -> None:
         with pytest.raises(sky.SlotsHeldError):
             in_a_loop(pool, lambda x: sky.gang(tasks.add(x, 1), tasks.add(x, 2)) >> pool)
         assert sky.gang(tasks.add(1, 1), tasks.add(1, 2)) >> pool == (2, 3)
+
+
+def updating(pool: sky.Compute, number: int) -> None:
+    """Begin to replace the only node of a pool at the fifth element of a stream."""
+    if number == 5:
+        pool.update(image=sky.Image(env={"VERSION": "2"}))
+
+
+def is_updated(pool: sky.Compute) -> bool:
+    nodes = pool.snapshot().nodes
+    return bool(nodes) and all(node.state == "active" and not node.outdated for node in nodes)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        pytest.param(lambda pool, x: tasks.add(x, 1) >> pool, id="a call"),
+        pytest.param(lambda pool, x: (tasks.add(x, 1) @ pool)[0], id="a broadcast"),
+        pytest.param(lambda pool, x: (sky.gang(tasks.add(x, 1)) >> pool)[0], id="a gang"),
+    ],
+)
+def test_stream_of_a_node_that_is_replaced_gets_the_tasks_that_its_reader_waits_for(
+    call: Callable[[sky.Compute, int], int],
+) -> None:
+    """Regression: the task waited for the next node, that for the stream, and the stream for its reader."""
+    with sky.Compute(nodes=1, worker=sky.Worker(concurrency=2)) as pool:
+        for number in tasks.count(MANY) >> pool:
+            updating(pool, number)
+            if number < 20:
+                assert call(pool, number) == number + 1
+        wait_for(lambda: is_updated(pool), "the node to be replaced")
+
+
+def test_coroutine_that_reads_a_stream_of_a_node_that_is_replaced_gets_its_tasks() -> None:
+    async def read(pool: sky.Compute) -> int:
+        count = 0
+        async for number in tasks.count(MANY) >> pool:
+            updating(pool, number)
+            if number < 20:
+                assert await (tasks.add(number, 1) > pool) == number + 1
+            count += 1
+        return count
+
+    with sky.Compute(nodes=1, worker=sky.Worker(concurrency=2)) as pool:
+        assert asyncio.run(read(pool)) == MANY
+
+
+def test_stream_that_holds_the_only_slot_of_a_node_that_is_replaced_is_refused() -> None:
+    with sky.Compute(nodes=1) as pool:
+        with pytest.raises(sky.SlotsHeldError):
+            in_a_loop(pool, lambda x: updating(pool, x) if x < 6 else tasks.add(x, 1) >> pool)
+        wait_for(lambda: is_updated(pool), "the node to be replaced")
+        assert tasks.add(1, 1) >> pool == 2
+
+
+@sky.function(resources={"H100": 1})
+def on_h100() -> int:
+    return 1
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_reader_that_waits_for_the_successor_of_the_node_of_its_stream_is_refused(first: bool) -> None:
+    """Without another node, the successor starts only once the stream has ended."""
+
+    def update_and_call(pool: sky.Compute, number: int) -> None:
+        if number == 5:
+            pool.update(resources={"H100": 1})
+            if first:
+                tasks.add(number, 1) >> pool  # the node takes tasks again
+            on_h100() >> pool
+
+    with sky.Compute(nodes=1, worker=sky.Worker(concurrency=2)) as pool:
+        with pytest.raises(sky.SlotsHeldError):
+            in_a_loop(pool, lambda number: update_and_call(pool, number))
+        assert on_h100() >> pool == 1
+    with sky.Compute(nodes=(1, 2), worker=sky.Worker(concurrency=2)) as pool:
+        in_a_loop(pool, lambda number: update_and_call(pool, number))
 
 
 def test_short_stream_ends_by_itself(one_slot: sky.Compute) -> None:

@@ -189,7 +189,9 @@ class Pool:
             lost, it = ("1 task is", "it") if self._unsent == 1 else (f"{self._unsent} tasks are", "them")
             self.note(f"{lost} lost: the former process had queued {it}, and sent {it} to no node. Submit {it} again.")
         self._bus.emit(events.PoolReady, len(self.control.tasks.ranks), _now() - self._began)
-        self._background.spawn(DeadlockDetector(self.name, self.tasks.works, self.tasks.cancel).watch(self.control))
+        self._background.spawn(
+            DeadlockDetector(self.name, self.tasks.works, self.tasks.cancel, self.tell).watch(self.control)
+        )
         if self.clustering is not None:
             self.clustering.start()
 

@@ -21,6 +21,7 @@ from skyward.control.decide.messages import (
     Resize,
     SetBudget,
     SetFloor,
+    SpareStreams,
     TaskMessage,
     Tick,
     UpdateGroup,
@@ -108,6 +109,8 @@ def describe(message: PlaneMessage, rank_of: Callable[[int], int | None]) -> str
             return f"node {entry.node} keeps {entry.name}"
         case ReleaseKept():
             return "kept values were dropped"
+        case SpareStreams(rank):
+            return f"streams on node {rank} are not read"
         case Tick():
             return "regular check"
         case machines.Allocated(machine):

@@ -123,6 +123,17 @@ class ReleaseKept:
 
 
 @dataclass(frozen=True, slots=True)
+class SpareStreams:
+    """Report that streams on a node that drains for an update are not read, while tasks wait that it could run.
+
+    Their readers may wait for these tasks, so the node takes tasks until they have ended.
+    """
+
+    rank: int
+    streams: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Report that time has passed."""
 
@@ -169,6 +180,7 @@ type PlaneMessage = (
     | CollectionUsed
     | KeptAdded
     | ReleaseKept
+    | SpareStreams
     | Tick
     | MachineMessage
     | TaskMessage

@@ -34,6 +34,7 @@ from skyward.control.decide.messages import (
     Resize,
     SetBudget,
     SetFloor,
+    SpareStreams,
     ThresholdReached,
     Tick,
     UpdateGroup,
@@ -211,6 +212,10 @@ class ControlPlane:
             case ReleaseKept(keys):
                 dropped = self.kept.drop(keys).items()
                 effects += (ForgetKept(node, names, cause=self.handled) for node, names in dropped)
+            case SpareStreams(rank, streams):
+                if self._drain_can_end(rank) and self.updates.spare(rank, streams):
+                    self._cancel_drain(rank, now, effects)
+                    self._reconcile(machines.Reconcile(), now, effects)
             case Tick():
                 self._tick(now, effects)
             case _:
@@ -447,7 +452,9 @@ class ControlPlane:
     def _node_gone(self, gone: machines.NodeGone, now: float, effects: list[PlaneEffect]) -> None:
         """Pass the end of a node on to its tasks."""
         rank, reason = gone.rank, gone.reason
-        if gone.again:
+        machine = self.reconciler.table.machines.get(gone.machine)
+        falls_back = machine is not None and not self.budget_exhausted and self.updates.falls_back(machine.group)
+        if gone.again or falls_back:
             self._tell_tasks(tasks.RankLost(rank, f"node {rank} died: {reason}"), now, effects)
         elif self._evicted:
             self._tell_tasks(tasks.RankRemoved(rank, self.failure, "unfunded"), now, effects)
@@ -506,10 +513,15 @@ class ControlPlane:
         """Return whether any node is active, or a machine for one is requested or allocated."""
         return any(self.reconciler.has_machine(name) or self.reconciler.requested(name) for name in self.groups)
 
-    def may_gain_nodes(self) -> bool:
-        """Return whether nodes are booting, or more can be launched."""
+    def may_gain_nodes(self, *, after_drains: bool = True) -> bool:
+        """Return whether nodes are booting, or more can be launched.
+
+        Args:
+            after_drains: False to leave out those that come in place of nodes which drain for updates.
+        """
         wanted = sum(self.desired.values())
         active = sum(self.reconciler.table.count(group, "active") for group in self.groups)
+        active += 0 if after_drains else len(self.updates.draining())
         if wanted - len(self.reconciler.given_up) > active:
             return True
         most = self.settings.max_nodes
@@ -778,7 +790,8 @@ class ControlPlane:
         if verdict is None:
             return
         before, after = verdict.before, verdict.after
-        reason = verdict.reason + self._note_on_lost_values(after, verdict.victims)
+        notes = self._note_on_lost_values(after, verdict.victims), self.updates.note_on_successors(after)
+        reason = "".join((verdict.reason, *notes))
         self._log("policy", before, after, reason, now, effects, verdict.held_back)
         if verdict.changed:
             self._reconcile(machines.Desired(after, verdict.victims), now, effects)

@@ -4,7 +4,8 @@ While a group has such outdated nodes, one node more than desired is launched fr
 one outdated node is drained: an idle one before a busy one, and node 0 last. Its successor gets its rank once it has
 left, so that the ranks stay as they are; then the next one follows. The additional node goes last. Where there is no
 room for one, the outdated nodes are drained without it: in the whole pool, only one of them is gone at a time before
-its successor is active. A node that keeps values stays until they may go.
+its successor is active. A node that keeps values stays until they may go; one with streams whose readers may wait for
+other tasks takes tasks until the streams have ended.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -27,11 +28,25 @@ __all__ = ["GroupUpdate", "OutdatedNode", "PlannedStep", "RollingUpdates", "Upda
 
 @dataclass(frozen=True, slots=True)
 class OutdatedNode:
-    """An active node that was launched from an earlier spec. `keeps`: names of the values for which it stays."""
+    """An active node that was launched from an earlier spec.
+
+    Attributes:
+        keeps: names of the values for which it stays.
+        has_streams: True if it stays for streams that are not read while tasks wait.
+    """
 
     rank: int
     is_idle: bool
     keeps: str = ""
+    has_streams: bool = False
+
+    @property
+    def stays(self) -> str:
+        """Why it stays for now; empty if it may go."""
+        if self.keeps:
+            return f"node {self.rank} keeps {self.keeps}"
+        streams = f"node {self.rank} runs streams that are not read while tasks wait, so it takes tasks until they end"
+        return streams if self.has_streams else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +104,9 @@ def next_step(state: GroupUpdate) -> UpdateStep:
         return UpdateStep(is_over=not state.starting and state.active >= state.desired)
     if state.failed:
         return UpdateStep(waits=state.failed)
-    able = sorted((node for node in state.outdated if not node.keeps), key=_order)
+    able = sorted((node for node in state.outdated if not node.stays), key=_order)
     if not able:
-        return UpdateStep(waits="; ".join(f"node {node.rank} keeps {node.keeps}" for node in state.outdated))
+        return UpdateStep(waits="; ".join(node.stays for node in state.outdated))
     first = able[0]
     if not state.full:
         if state.extra and state.active > state.desired:
@@ -123,6 +138,7 @@ class _Update:
         present: sources of the present spec.
         fell_back: True if nodes are launched from the sources `before` again.
         waits: True if its outdated nodes stay for now.
+        streams: by machine, the streams for which its drain was cancelled.
         said: the reason that was logged last.
     """
 
@@ -133,6 +149,7 @@ class _Update:
     present: tuple[MachineSource, ...] = ()
     fell_back: bool = False
     waits: bool = False
+    streams: dict[int, frozenset[int]] = field(default_factory=dict)
     said: str = ""
 
 
@@ -249,6 +266,13 @@ class RollingUpdates:
                 f"update ends: the pool {first_line(obstacle.why)}",
             )
 
+    def falls_back(self, name: str) -> bool:
+        """Return whether a node of the spec before is launched in this step in place of one that made room."""
+        update = self._updates.get(name)
+        if update is None or not update.made_room or not update.before or update.fell_back:
+            return False
+        return self.reconciler.has_given_up(name)
+
     def _launch_from(self, name: str, sources: tuple[MachineSource, ...], says: str = "") -> PlannedStep:
         return PlannedStep(says, machines.SetSources(name, sources, self.reconciler.positions[name], 0.0))
 
@@ -306,6 +330,7 @@ class RollingUpdates:
         """
         for name, update in tuple(self._updates.items()):
             self._note_failure(name, update, now)
+            update.streams = {each: streams for each, streams in update.streams.items() if self._runs(each, streams)}
             state = self._state(name, update, kept, now)
             step = next_step(state)
             if step.is_over and update.fell_back:
@@ -344,6 +369,20 @@ class RollingUpdates:
             return None
         spare = max(0, self.max_nodes - sum(self.reconciler.desired.values()))
         return self.max_nodes - min(spare, sum(map(self._needs_room, groups)))
+
+    def note_on_successors(self, after: Mapping[str, int]) -> str:
+        """Return a note on nodes that leave for an update, and get no successors with a decision; empty for none.
+
+        To the policy, these successors are booting nodes like others.
+        """
+        table, found = self.reconciler.table, list[str]()
+        for name, update in self._updates.items():
+            machine = None if update.rank is None else table.assignments.get(update.rank)
+            is_awaited = machine is not None and machine.machine in (*table.refills(name), *table.of(name, "booting"))
+            desired = self.reconciler.desired.get(name, 0)
+            if is_awaited and after.get(name, 0) <= min(table.count(name, "active"), desired - 1):
+                found.append(f"; node {update.rank}, which leaves for the update, gets no successor")
+        return "".join(found)
 
     def _needs_room(self, group: Group) -> bool:
         """Return whether an update goes on that needs a node more than desired, and the group may have it."""
@@ -404,7 +443,12 @@ class RollingUpdates:
         table = self.reconciler.table
         active = table.of(name, "active")
         outdated = tuple(
-            OutdatedNode(machine.rank, self.tasks.has_no_work(machine.rank), kept.get(machine.rank, ""))
+            OutdatedNode(
+                machine.rank,
+                self.tasks.has_no_work(machine.rank),
+                kept.get(machine.rank, ""),
+                machine.id in update.streams,
+            )
             for machine in active
             if self._is_old(machine) and not machine.adopted
         )
@@ -482,12 +526,44 @@ class RollingUpdates:
         return frozenset(full)
 
     def may_go_again(self, rank: int) -> bool:
-        """Return whether a node is outdated whose drain was cancelled for a task, and has nothing to do now."""
+        """Return whether a node is outdated whose drain was cancelled, and has nothing to do now, or no streams."""
         assignment = self.reconciler.table.assignments.get(rank)
         update = None if assignment is None else self._updates.get(assignment.machine.group)
-        if assignment is None or update is None or update.rank != rank:
+        if assignment is None or update is None:
+            return False
+        streams = update.streams.get(assignment.machine.id)
+        if streams is not None and not self._runs(assignment.machine.id, streams):
+            return True
+        if update.rank != rank:
             return False
         return self._is_old(assignment.machine) and self.tasks.has_no_work(rank)
+
+    def spare(self, rank: int, streams: frozenset[int]) -> bool:
+        """Let a node that drains for an update stay until its streams have ended; return False for any other node."""
+        machine = self.reconciler.table.machine_of(rank, "STOP_REQUESTED")
+        if machine is None or not machine.replaced:
+            return False
+        if (update := self._updates.get(machine.group)) is not None:
+            update.streams[machine.id], update.made_room = streams, False
+        return True
+
+    def _runs(self, number: int, streams: Iterable[int]) -> bool:
+        """Return whether any of these streams is on a machine."""
+        machine = self.reconciler.table.machines.get(number)
+        return machine is not None and any(self.tasks.node_of(task) == machine.rank for task in streams)
+
+    def draining(self) -> list[int]:
+        """Return the ranks of the nodes that drain for updates."""
+        found = (machine for group in self.groups for machine in self.reconciler.table.refills(group))
+        return [machine.rank for machine in found if machine.replaced and not machine.reclaimed]
+
+    def successors(self) -> dict[int, Group]:
+        """Return the ranks of the active and draining nodes that are to be replaced, with their present groups."""
+        table, found = self.reconciler.table, dict[int, Group]()
+        for name in self._updates:
+            there = (*table.of(name, "active"), *table.refills(name))
+            found |= {machine.rank: self.groups[name] for machine in there if self._is_old(machine)}
+        return found
 
     def _failed(self, name: str, update: _Update, now: float) -> str:
         """Return why no node of the present spec can be launched, now or for good; empty if one can."""

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from skyward.control.act.tasks.future import TaskFuture, dependencies_of
 from skyward.control.act.tasks.task import Work
+from skyward.control.decide.messages import SpareStreams
 from skyward.control.decide.tasks.deadlock import never_start
 from skyward.process.blocked_threads import waits
+from skyward.scaling.snapshot import Group
 
 if TYPE_CHECKING:
     from skyward.control.decide.plane import ControlPlane
@@ -18,6 +20,9 @@ __all__ = ["DeadlockDetector"]
 
 _EVERY = 2.0
 """Seconds between checks. A task is ended if two checks in a row find it stuck, with no progress in between."""
+
+type _Progress = tuple[tuple[int, int], ...]
+"""Streams, each with the number of its elements that have arrived."""
 
 _logger = logging.getLogger(__name__)
 
@@ -29,20 +34,30 @@ class DeadlockDetector:
         pool: name of the pool.
         works: unfinished tasks, by number.
         cancel: stops tasks.
+        tell: sends a message to the control plane.
     """
 
-    def __init__(self, pool: str, works: Mapping[int, Work], cancel: Callable[[Iterable[Work]], None]) -> None:
+    def __init__(
+        self,
+        pool: str,
+        works: Mapping[int, Work],
+        cancel: Callable[[Iterable[Work]], None],
+        tell: Callable[[SpareStreams], object],
+    ) -> None:
         self._pool = pool
         self._works = works
         self._cancel = cancel
+        self._tell = tell
         self._warned = False
 
     async def watch(self, plane: "ControlPlane") -> None:
-        """Check periodically, and end one task of each deadlock."""
+        """Check periodically, and end one task of each deadlock, or have a node that drains for an update run it."""
         before: dict[int, object] = {}
+        stalled: dict[int, object] = {}
         while True:
             await asyncio.sleep(_EVERY)
             try:
+                stalled = self._spare(self.stalled(plane), stalled)
                 found = self.look(plane)
             except Exception:
                 _logger.exception("the tasks of pool %r could not be checked for deadlocks", self._pool)
@@ -53,13 +68,37 @@ class DeadlockDetector:
                 found = {}
             before = found
 
+    def _spare(self, stalled: Mapping[int, _Progress], before: Mapping[int, object]) -> dict[int, object]:
+        """Have nodes take tasks again whose streams have made no progress since the last check; return the others."""
+        again = [rank for rank, streams in stalled.items() if before.get(rank) == streams]
+        for rank in again:
+            self._tell(SpareStreams(rank, frozenset(task for task, _ in stalled[rank])))
+        return {rank: streams for rank, streams in stalled.items() if rank not in again}
+
+    def stalled(self, plane: "ControlPlane") -> dict[int, _Progress]:
+        """Return the nodes that drain for an update, and have paused streams while tasks wait that they could run.
+
+        By rank, the streams. A node does not go before its streams have ended, and their readers may wait for these
+        tasks: in a thread, or in a coroutine.
+        """
+        found: dict[int, _Progress] = {}
+        for rank in plane.updates.draining():
+            if (node := plane.tasks.node(rank)) is None:
+                continue
+            works = [self._works[task] for task in node.tasks if task in self._works]
+            streams = [(work.task, work.stream) for work in works if work.stream is not None]
+            paused = tuple((task, stream.received) for task, stream in streams if stream.paused() is not False)
+            if paused and plane.tasks.awaits(rank):
+                found[rank] = paused
+        return found
+
     def look(self, plane: "ControlPlane") -> dict[int, object]:
         """Return the tasks that can never start, each with evidence that changes with any progress."""
         tasks = plane.tasks
         if not tasks.waiting:
             self._warned = False
             return {}
-        more_nodes = plane.may_gain_nodes()
+        more_nodes, gains = plane.may_gain_nodes(), plane.may_gain_nodes(after_drains=False)
         holders = tasks.holders()
         streams = {
             task: work.stream
@@ -93,14 +132,33 @@ class DeadlockDetector:
             for task in needed.union(*reserved.values())
             if (ranks := tasks.could_start_on(task)) is not None and (tasks.is_pinned(task) or not more_nodes)
         }
+        successors = {} if gains else plane.updates.successors()
+        for task in needed if successors else ():
+            if later := self._later(task, successors, tasks):
+                waiting[task] = (*(tasks.could_start_on(task) or ()), *later)
         spare = {task: count for task in waiting if (count := tasks.may_be_held(task)) is not None}
         gangs = {task: starts for task in waiting if (starts := tasks.gang_start(task)) is not None}
-        found = never_start(holders, waiting, readers, blocked, spare, reserved, gangs)
+        ends_first = {~rank: list(node.tasks) for rank in successors if (node := tasks.node(rank)) is not None}
+        found = never_start(holders, waiting, readers, blocked, spare, reserved, gangs, ends_first)
         if not found and not more_nodes:
             self._warn(holders, paused, tasks.queued)
         ends = {_last(task, inputs, needed) for task in found}
         progress = tuple((task, streams[task].received) for task in readers)
         return dict.fromkeys(ends, (progress, tuple(sorted(wait.number for wait in threads.values()))))
+
+    def _later(self, task: int, successors: Mapping[int, Group], tasks: "TaskManager") -> tuple[int, ...]:
+        """Return the successors of nodes that could hold a waiting task which the nodes themselves cannot hold.
+
+        The successor of a node is numbered `~rank`. Tasks for certain nodes, and in gangs, are left out.
+        """
+        work = self._works.get(task)
+        if work is None or not work.needs or tasks.could_start_on(task) is None:
+            return ()
+        if tasks.is_pinned(task) or tasks.gang_start(task) is not None:
+            return ()
+        if any(tasks.could_hold(rank, work.needs) for rank in successors):
+            return ()
+        return tuple(~rank for rank, group in successors.items() if group.can_hold(work.needs))
 
     def _inputs(self, numbers: Mapping[int, int], tasks: "TaskManager") -> dict[int, int]:
         """Return the streams that feed a task which waits for a slot, with that task."""

@@ -19,6 +19,7 @@ def never_start[Reader](
     spare: Mapping[int, int] = MappingProxyType({}),
     reserved: Mapping[int, Collection[int]] = MappingProxyType({}),
     gangs: Mapping[int, Callable[[Mapping[int, int]], bool]] = MappingProxyType({}),
+    successors: Mapping[int, Collection[int]] = MappingProxyType({}),
 ) -> frozenset[int]:
     """Return the tasks that can never start, among those that a reader waits for.
 
@@ -31,6 +32,7 @@ def never_start[Reader](
         reserved: by node, the tasks that its free slots are kept for until all of these can start.
         gangs: the tasks of gangs, each with a function that returns whether its gang could start without some slots of
             each node.
+        successors: the nodes that come only once all tasks of another one have ended, with these tasks.
     """
 
     def is_stuck(task: int) -> bool:
@@ -44,6 +46,8 @@ def never_start[Reader](
 
     def is_held(rank: int) -> bool:
         """Return whether no slot of a node will ever be free for another task."""
+        if rank in successors:
+            return any(task in stuck for task in successors[rank])
         held = holders.get(rank, ())
         kept = any(task in never for task in reserved.get(rank, ()))
         return (bool(held) or kept) and all(task in stuck for task in held)

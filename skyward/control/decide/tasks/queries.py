@@ -224,6 +224,12 @@ class TaskQueries:
             return False
         return all(self._book.tasks[task].target != rank for task in self._book.finished)
 
+    def awaits(self, rank: int) -> bool:
+        """Return whether tasks wait, for any node or in a gang, that a node could hold."""
+        node = self._book.table.nodes.get(rank)
+        of_gangs = {needs for gang in self._book.waiting_gangs.demands.values() for needs in gang.needs}
+        return node is not None and any(map(node.could_hold, self.shapes() | of_gangs))
+
     def _needs_successor(self, task: int) -> bool:
         """Return whether a pinned task waits for another node of its rank, or of that of a member of its collective."""
         record = self._book.tasks[task]

@@ -58,6 +58,14 @@ def test_node_whose_slots_are_kept_for_a_collective_that_never_starts_is_held() 
     assert never_start({**holders, 1: [5]}, waiting, readers, {ME: {2}}, spare, reserved) == set()
 
 
+def test_node_that_comes_after_a_stream_whose_reader_waits_for_it_never_comes() -> None:
+    """Node ~0 comes once the tasks 1 and 3 have ended."""
+    holders, waiting, readers, successors = {0: [1, 3]}, {2: [~0]}, {1: ME}, {~0: [1, 3]}
+    assert never_start(holders, waiting, readers, {ME: {2}}, successors=successors) == {2}
+    assert never_start(holders, waiting, readers, {OTHER: {2}}, successors=successors) == set()
+    assert never_start({**holders, 1: [4]}, {2: [1, ~0]}, readers, {ME: {2}}, successors=successors) == set()
+
+
 tasks = st.integers(1, 8)
 ranks = st.integers(0, 2)
 

@@ -14,6 +14,7 @@ from skyward.control.decide.messages import (
     ReleaseKept,
     Resize,
     SetBudget,
+    SpareStreams,
     Tick,
     UpdateGroup,
 )
@@ -423,6 +424,42 @@ def test_task_pinned_to_a_node_of_a_group_that_can_never_hold_it_ends() -> None:
     assert world.reasons[big] == "1 BIG on node 0, which can never have that: it has no resources"
 
 
+def test_node_takes_tasks_until_the_streams_have_ended_whose_readers_wait_for_them() -> None:
+    """Regression: the tasks waited for the successor, which waited for the stream, which waited for its reader."""
+    world = World(Group("default", 1, 1, 2), policy="no").open()
+    (stream,) = world.submit()
+    update(world)
+    (read,) = world.submit()
+    assert world.plane.draining == {0}
+    assert read not in world.sent
+    world.tell(SpareStreams(0, frozenset({stream})))
+    assert world.plane.draining == set()
+    world.finish([read])
+    assert world.settled[read] == "value"
+    assert world.reasons_given[-1] == (
+        "1 -> 1 nodes: 1 node of an earlier spec of group 'default' stays for now: node 0 runs streams that are not "
+        "read while tasks wait, so it takes tasks until they end"
+    )
+    world.wait(100)
+    assert world.plane.draining == set()
+    world.submit(1)
+    world.finish([stream])
+    assert world.plane.draining == {0}, "it drains though it has tasks, as before"
+    world.finish()
+    world.deliver()
+    assert outdated(world) == []
+    assert world.active == 1
+
+
+def test_only_nodes_that_drain_for_an_update_are_spared_for_streams() -> None:
+    world = pool(2)
+    world.submit(2)
+    world.tell(Resize({"default": (1, 8)}, {"default": 1}))
+    assert world.plane.draining == {1}
+    world.tell(SpareStreams(1, frozenset({2})))
+    assert world.plane.draining == {1}
+
+
 def test_pool_of_a_fixed_size_under_load_is_replaced() -> None:
     """Regression: nodes that were never idle took new tasks, so that the update never went on."""
     world = pool(2, 2)
@@ -677,6 +714,7 @@ def test_node_that_made_room_comes_back_if_its_successor_does_not_start(nodes: i
     world = pool(nodes, nodes)
     update(world)
     (task,) = world.submit()
+    (pinned,) = world.submit(target=nodes - 1)
     launched = None
     while launched != 0:
         world.bury()
@@ -687,7 +725,7 @@ def test_node_that_made_room_comes_back_if_its_successor_does_not_start(nodes: i
             world.tell(machines.Failed(number, "it broke") if launched else machines.Joined(number))
         world.wait(5)
     world.finish()
-    assert world.settled[task] == "value"
+    assert world.settled[task] == world.settled[pinned] == "value"
     assert world.active == nodes
     assert len(outdated(world)) == nodes
     world.wait(4000)
@@ -909,6 +947,27 @@ def test_policies_do_not_count_the_additional_node(policy: str) -> None:
     assert outdated(world) == []
 
 
+@pytest.mark.parametrize("busy", [False, True])
+def test_decision_for_fewer_nodes_says_which_node_gets_no_successor(busy: bool) -> None:
+    """Regression: "1 booting node is not needed any more" read as if the update was given up."""
+    world = pool(1, 2, policy="adaptive")
+    world.submit(8)
+    world.wait(2)
+    world.deliver()
+    assert world.active == 2
+    update(world)
+    assert world.plane.draining == {1}
+    long = [task for task, rank in world.sent.items() if rank == 1 and task not in world.settled]
+    world.finish([task for task in range(1, 9) if task not in long or not busy])
+    world.wait(100)
+    said = "-> 1 nodes: 1 booting node is not needed any more; node 1, which leaves for the update, gets no successor"
+    assert said in str(world.reasons_given)
+    world.finish()
+    world.deliver()
+    assert outdated(world) == []
+    assert ranks(world) == [0]
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_updates_replace_one_node_at_a_time_and_stop_no_task(seed: int) -> None:
     chance = random.Random(seed)
@@ -919,8 +978,14 @@ def test_updates_replace_one_node_at_a_time_and_stop_no_task(seed: int) -> None:
     for _ in range(chance.randint(20, 80)):
         active = world.active
         events = ["submit", "submit", "finish", "update", "allocate", "join", "bury", "fail", "refuse", "tick", "keep"]
-        event = chance.choice(events)
+        event = chance.choice([*events, "pin", "spare"])
         match event:
+            case "pin":
+                world.submit(target=chance.randrange(least))
+            case "spare" if world.plane.draining:
+                rank = chance.choice(sorted(world.plane.draining))
+                there = world.plane.tasks.node(rank)
+                world.tell(SpareStreams(rank, frozenset(list(there.tasks)[:1] if there else ())))
             case "submit":
                 world.submit(chance.randint(1, 3))
             case "finish":
