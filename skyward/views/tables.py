@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from skyward.formatting import clock_text, money_text, share_text, size_text
+from skyward.specs.resolve import DEFAULT_GROUP
 from skyward.views.drawing import grid, plain, table
 from skyward.views.order import nodes_in_order, tasks_in_order
 from skyward.views.projection import decision_row, gauge_row, node_row, pool_row, task_row, task_title
@@ -59,8 +60,10 @@ def node_grid(pool: "PoolSnapshot", most: int | None = None) -> "Table":
     nodes = nodes_in_order(node_row(pool.name, view) for view in pool.nodes)[:most]
     gauges = {view.machine: gauge_row(pool.name, view) for view in pool.nodes if view.metrics is not None}
     keeps = any(node.kept for node in nodes)
+    are_grouped = any(view.group not in ("", DEFAULT_GROUP) for view in pool.nodes)
     header = (
         "node",
+        *(("group",) if are_grouped else ()),
         "state",
         "tasks",
         *(("cpu", "memory") if gauges else ()),
@@ -72,6 +75,7 @@ def node_grid(pool: "PoolSnapshot", most: int | None = None) -> "Table":
         (
             (
                 node.rank,
+                *((node.group,) if are_grouped else ()),
                 node_label(node.status, node.phase, outdated=node.outdated),
                 f"{node.busy} of {node.slots}",
                 *(_used(gauges.get(node.machine)) if gauges else ()),
