@@ -176,6 +176,8 @@ def task_table(tasks: Iterable["TaskView"]) -> str:
     costs = {task.number: task.cost for task in tasks}
     is_priced = any(costs.values())
     is_explained = any(task.reason for task in tasks)
+    ordered = list(tasks_in_order(task_row("", task) for task in tasks))
+    before = ["", *(row.reason for row in ordered)]
     rows = (
         (
             row.number,
@@ -184,9 +186,9 @@ def task_table(tasks: Iterable["TaskView"]) -> str:
             "" if row.cell is None else f"{row.cell}{'*' * row.former}",
             *((money_text(costs[row.number]) if costs[row.number] else "",) if is_priced else ()),
             row.title,
-            *((row.reason,) if is_explained else ()),
+            *(("as above" if row.reason and row.reason == above else row.reason,) if is_explained else ()),
         )
-        for row in tasks_in_order(task_row("", task) for task in tasks)
+        for above, row in zip(before, ordered, strict=False)
     )
     priced, explained = ("cost",) if is_priced else (), ("reason",) if is_explained else ()
     return table(("task", "state", "node", "cell", *priced, "code", *explained), rows) + _former(
