@@ -27,7 +27,7 @@ from skyward.frontends.configuration import (
     field_paths,
     resolve_groups,
 )
-from skyward.frontends.views import notify
+from skyward.frontends.views import joined, notify
 from skyward_kernel.orphans import orphan_notes
 from skyward_kernel.reaper import start_reaping
 
@@ -372,14 +372,20 @@ class PoolManager:
                 self._pools.pop(name, None)
         return left
 
-    def scale(self, name: str, nodes: NodesLike) -> Nodes:
+    def scale(self, name: str, nodes: NodesLike, group: str | None = None) -> Nodes:
         """Change how many nodes a pool has.
+
+        Args:
+            group: name of the group; required if the pool has several.
 
         Raises:
             UsageError: there is no pool of that name, or `nodes` is not a valid number of nodes.
+            SpecError: there is no such group.
         """
         wanted = Nodes.of(nodes)
-        self._resident(name).compute.resize(wanted)
+        compute = self._resident(name).compute
+        _check_group(compute, group, f"%sky scale {name} {wanted}")
+        compute.resize(wanted, group)
         return wanted
 
     def update(self, name: str, asked: Asked, group: str | None = None) -> str:
@@ -396,6 +402,7 @@ class PoolManager:
             NoOffersError: no offer fits.
         """
         compute = self._resident(name).compute
+        _check_group(compute, group, f"%sky update {name} ...")
         before = compute.groups
         updated = group or next(iter(before))
         known = _spec_paths(before.get(updated, (compute.spec,))[0])
@@ -509,7 +516,7 @@ class PoolManager:
             wanted, groups = asked["nodes"], resident.compute.groups
             resize = f"resize it with `%sky scale {name} {wanted}`"
             if len(groups) > 1:
-                resize = f"resize a group of it with `pool.resize(nodes, group={next(iter(groups))!r})`"
+                resize = f"resize a group of it, as with `%sky scale {name} {wanted} --group {next(iter(groups))}`"
             label = _label(self._labels, "nodes")
             raise SpecError(f"Pool {name!r} has {label} {has['nodes']}, not {wanted}: {resize}.")
         texts = [
@@ -519,6 +526,20 @@ class PoolManager:
         raise SpecError(
             f"Pool {name!r} has {'; '.join(texts)}: {_update_hint(name, differing)}close it with `%sky down {name}` "
             "and run this again to replace it, or use another pool with `--pool NAME`."
+        )
+
+
+def _check_group(compute: "Compute", group: str | None, line: str) -> None:
+    """Check that a command on a pool of several groups names one.
+
+    Raises:
+        SpecError: it does not. The message has the command as it may be, which begins with `line`.
+    """
+    if group is None and len(compute.groups) > 1:
+        first, *_ = compute.groups
+        raise SpecError(
+            f"Pool {compute.name!r} has the groups {joined(map(repr, compute.groups))}: name one, as in "
+            f"`{line} --group {first}`."
         )
 
 

@@ -510,6 +510,7 @@ export const COMMAND_WORDS: {
       "nodes"
     ],
     "flags": {
+      "group": "--group",
       "wait": "--wait",
       "quiet": "--quiet"
     }

@@ -12,7 +12,7 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +42,8 @@ __all__ = [
 _REFERENCE = re.compile(r"\$\{([^}]*)\}")
 _PATH = re.compile(r"(?:\.{1,2}|~)(?:/.*)?|/.*")
 _EDITABLE = ("-e ", "--editable ")
+_CAUSES = ("error:", "cause:", "ERROR:")
+"""Beginnings of the lines in which uv says why it failed."""
 _FIND_LINKS = {"PIP_FIND_LINKS": " ", "UV_FIND_LINKS": ","}
 """Variables with folders and addresses of packages, and the separators in their values."""
 
@@ -229,10 +231,16 @@ async def make_client_environment(
     return ClientEnvironment(ready.facts.executable, variables, tuple(notes))
 
 
+def _cause(lines: Sequence[str]) -> str:
+    """Return the cause that uv gives in the last lines of its output, in parentheses; empty if it gives none."""
+    causes = [line.strip() for line in lines if line.strip().startswith(_CAUSES)]
+    return f" ({causes[-1].partition(':')[2].strip().removeprefix('Because ').removesuffix('.')})" if causes else ""
+
+
 def _failure(image: Image, error: BootstrapError) -> str:
     """Return the first line of an error that continues with the last lines of a phase."""
     within = f" within the {image.bootstrap_timeout:g} s of bootstrap_timeout" if error.late else ""
     if error.phase == "deps":
         packages = ", ".join(image.pip) or "those of Skyward"
-        return f"its packages ({packages}) could not be installed on this machine{within}"
+        return f"its packages ({packages}) could not be installed on this machine{within}{_cause(error.lines)}"
     return f"its environment could not be made on this machine{within}"

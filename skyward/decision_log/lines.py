@@ -198,6 +198,15 @@ def read_decision_log(path: Path) -> tuple[list[LogLine], list[str]]:
     return found, notices
 
 
+class _UnknownFieldError(ValueError):
+    """An entry, or a value in one, has a field that this version does not have."""
+
+
+def _required(kind: Any) -> frozenset[str]:
+    """Return the fields of a dataclass without defaults."""
+    return frozenset(name for name, default in _declared(kind) if default is _REQUIRED)
+
+
 def _record(said: Any, number: int, path: Path) -> LogHeader | AutoscalerStarted | CooldownStarted | RecordedEvaluation:
     kinds: Mapping[str, Any] = {
         "pool": LogHeader,
@@ -205,7 +214,17 @@ def _record(said: Any, number: int, path: Path) -> LogHeader | AutoscalerStarted
         "cooldown": CooldownStarted,
         "evaluation": RecordedEvaluation,
     }
-    kind = str(said.pop("kind", None)) if isinstance(said, dict) else ""
+    if not isinstance(said, dict) or "kind" not in said:
+        raise SpecError(
+            f"Line {number} of '{path}' is not an entry of a decision log, so the file is damaged; remove this line "
+            "and the rest."
+        )
+    kind = str(said.pop("kind"))
+    if kind not in kinds:
+        raise SpecError(
+            f"Line {number} of '{path}' is an entry of kind {kind!r}, which this version of Skyward does not know: "
+            "replay the log with the version that wrote it."
+        )
     if kind == "pool" and said.get("format") != FORMAT:
         raise SpecError(
             f"Line {number} of '{path}' has format {said.get('format')!r}, but this version of Skyward reads format "
@@ -214,10 +233,17 @@ def _record(said: Any, number: int, path: Path) -> LogHeader | AutoscalerStarted
     try:
         read = reader_of(kinds[kind])
         record: LogHeader | AutoscalerStarted | CooldownStarted | RecordedEvaluation = read(said)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except _UnknownFieldError as error:
         raise SpecError(
             f"Line {number} of '{path}' is not of this version of Skyward ({error}): replay the log with the version "
             "that wrote it."
+        ) from error
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        missing = sorted(_required(kinds[kind]) - said.keys())
+        what = f"it lacks {missing[0]!r}" if missing else "it has a value of another type than its field"
+        raise SpecError(
+            f"Line {number} of '{path}' is a damaged entry ({what}): remove this line and the rest, or replay the log "
+            "with the version of Skyward that wrote it."
         ) from error
     return record
 
@@ -274,7 +300,7 @@ def _dataclass_reader(kind: type[Any]) -> Callable[[Any], Any]:
 
     def read(said: dict[str, Any]) -> Any:
         if unknown := said.keys() - readers.keys():
-            raise ValueError(f"it has an unknown field {min(unknown)!r}")
+            raise _UnknownFieldError(f"it has an unknown field {min(unknown)!r}")
         return kind(**{name: readers[name](value) for name, value in said.items()})
 
     return read

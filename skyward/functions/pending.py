@@ -286,6 +286,13 @@ class PendingFunctionGroup(_LeftOperand, Generic[R_co]):  # noqa: UP046 - see R_
 
     if not TYPE_CHECKING:
 
+        def local(self) -> NoReturn:
+            each = ", ".join(f"{item.text}.local()" for item in self.items[:2]) or "a().local()"
+            raise OperatorError(
+                f"`.local()` runs one call here, and `{self.text}` is a group of {len(self.items)}: run each call, "
+                f"`{each}`, one after the other."
+            )
+
         def __matmul__(self, target: object) -> NoReturn:
             each = ", ".join(f"{item.text} @ pool" for item in self.items[:2]) or "a() @ pool"
             raise OperatorError(

@@ -143,8 +143,9 @@ def resolve_target(
         OperatorError: `target` is not a pool.
     """
     if (node := os.environ.get("SKYWARD_NODE")) is not None:
+        call = "each of its functions" if hasattr(pending, "items") else "the function"
         raise OnNodeError(
-            f"`{pending.text} {operator} ...` was used inside node {node}: a node has no pool; call the function with "
+            f"`{pending.text} {operator} ...` was used inside node {node}: a node has no pool; call {call} with "
             "`.local(...)` there, or send it from the client."
         )
     if isinstance(target, ModuleType) and target.__name__ == "skyward":

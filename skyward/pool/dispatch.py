@@ -288,7 +288,10 @@ def _unfit_for_gang(work: Work) -> str:
     if work.stream is not None:
         return "it yields its results one by one, and the members of a gang return theirs together"
     if work.inputs is not None:
-        return "it waits for a future, and the members start together; pass the result, as in `f(x.result())`"
+        waits = "it waits for a future, and the members start together"
+        if work.inputs.takes:
+            return f"{waits}; pass the result, as in `f(x.result())`"
+        return f"{waits}; call `x.result()` first, without `.after`"
     if work.feeders:
         return "it reads an iterator, which cannot be read again if the gang runs again; pass a list"
     if work.kept:

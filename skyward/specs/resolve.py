@@ -82,8 +82,8 @@ def resolve_groups(
         name: name of the pool, which is only validated.
 
     Raises:
-        SpecError: a keyword is unknown, specs are given in two ways, an option is given twice, or a value is not
-            allowed.
+        SpecError: a keyword is unknown, specs are given in two ways, an option is given twice, a value is not allowed,
+            or alternatives have different numbers of nodes.
     """
     for keyword in given:
         if keyword not in _SPEC and keyword not in _OPTIONS and keyword != "groups":
@@ -98,9 +98,21 @@ def resolve_groups(
         groups = _groups(given["groups"], specs, hardware)
     else:
         groups = FrozenMap({DEFAULT_GROUP: _specs(specs, hardware)})
+    _check_nodes(groups)
     resolved = _with_plugins(Resolved(groups, _options(options, knobs)))
     _check_limits(resolved)
     return resolved
+
+
+def _check_nodes(groups: Mapping[str, tuple[Spec, ...]]) -> None:
+    for name, (first, *others) in groups.items():
+        other = next((spec.nodes for spec in others if spec.nodes != first.nodes), None)
+        if other is not None:
+            what = "The specs of the pool" if list(groups) == [DEFAULT_GROUP] else f"The specs of groups[{name!r}]"
+            raise SpecError(
+                f"{what} are alternatives for the same nodes, but have nodes {first.nodes} and {other}: give all of "
+                "them the same `nodes=`."
+            )
 
 
 def _with_plugins(resolved: Resolved) -> Resolved:

@@ -61,9 +61,14 @@ def _check_amounts(given: Mapping[object, object], name: str) -> None:
             )
 
 
+def _amount_text(name: str, amount: float) -> str:
+    """Return an amount of a resource with its unit, if it has one: "1 GPU", "16 GiB memory"."""
+    return f"{amount:g} GiB memory" if name == "memory" else f"{amount:g} {name}"
+
+
 def describe_resources(resources: Resources, capabilities: Iterable[str]) -> str:
     """Return the resources of a node for a sentence: "4 CPU, 1 GPU and capability 'gpu'"."""
-    amounts = ", ".join(f"{amount:g} {name}" for name, amount in sorted(resources.items()))
+    amounts = ", ".join(_amount_text(name, amount) for name, amount in sorted(resources.items()))
     names = [repr(name) for name in sorted(capabilities)]
     able = f" and {'capability' if len(names) == 1 else 'capabilities'} {', '.join(names)}" if names else ""
     return f"{amounts or 'no resources'}{able}"
@@ -104,7 +109,7 @@ class Needs(Value):
         return bool(self.resources or self.capabilities)
 
     def __str__(self) -> str:
-        parts = [f"{amount:g} {name}" for name, amount in self.resources.items()]
+        parts = [_amount_text(name, amount) for name, amount in self.resources.items()]
         parts += [f"capability {name!r}" for name in sorted(self.capabilities)]
         return " and ".join(parts) or "a slot"
 

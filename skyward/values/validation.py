@@ -5,7 +5,7 @@ with errors that show the value and a correct call.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from math import inf
+from math import inf, isfinite
 from typing import Any, Self, get_args
 
 from skyward.errors import SpecError
@@ -140,7 +140,8 @@ def number(
     """
     if value is None and optional:
         return
-    kind = "a number of at least 0" if zero else "a positive number"
+    kind = "number of at least 0" if zero else "positive number"
+    kind = f"a finite {kind}" if isinstance(value, float) and not isfinite(value) else f"a {kind}"
     wrong = SpecError(f"{name} must be {kind}{', or None' if optional else ''}, but got {shown(value)}.")
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise wrong

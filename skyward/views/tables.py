@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from skyward.formatting import clock_text, money_text, share_text, size_text
+from skyward.specs.resolve import DEFAULT_GROUP
 from skyward.views.drawing import grid, plain, table
 from skyward.views.order import nodes_in_order, tasks_in_order
 from skyward.views.projection import decision_row, gauge_row, node_row, pool_row, task_row, task_title
@@ -59,8 +60,10 @@ def node_grid(pool: "PoolSnapshot", most: int | None = None) -> "Table":
     nodes = nodes_in_order(node_row(pool.name, view) for view in pool.nodes)[:most]
     gauges = {view.machine: gauge_row(pool.name, view) for view in pool.nodes if view.metrics is not None}
     keeps = any(node.kept for node in nodes)
+    are_grouped = any(view.group not in ("", DEFAULT_GROUP) for view in pool.nodes)
     header = (
         "node",
+        *(("group",) if are_grouped else ()),
         "state",
         "tasks",
         *(("cpu", "memory") if gauges else ()),
@@ -72,6 +75,7 @@ def node_grid(pool: "PoolSnapshot", most: int | None = None) -> "Table":
         (
             (
                 node.rank,
+                *((node.group,) if are_grouped else ()),
                 node_label(node.status, node.phase, outdated=node.outdated),
                 f"{node.busy} of {node.slots}",
                 *(_used(gauges.get(node.machine)) if gauges else ()),
@@ -172,6 +176,8 @@ def task_table(tasks: Iterable["TaskView"]) -> str:
     costs = {task.number: task.cost for task in tasks}
     is_priced = any(costs.values())
     is_explained = any(task.reason for task in tasks)
+    ordered = list(tasks_in_order(task_row("", task) for task in tasks))
+    before = ["", *(row.reason for row in ordered)]
     rows = (
         (
             row.number,
@@ -180,9 +186,9 @@ def task_table(tasks: Iterable["TaskView"]) -> str:
             "" if row.cell is None else f"{row.cell}{'*' * row.former}",
             *((money_text(costs[row.number]) if costs[row.number] else "",) if is_priced else ()),
             row.title,
-            *((row.reason,) if is_explained else ()),
+            *(("as above" if row.reason and row.reason == above else row.reason,) if is_explained else ()),
         )
-        for row in tasks_in_order(task_row("", task) for task in tasks)
+        for above, row in zip(before, ordered, strict=False)
     )
     priced, explained = ("cost",) if is_priced else (), ("reason",) if is_explained else ()
     return table(("task", "state", "node", "cell", *priced, "code", *explained), rows) + _former(

@@ -76,9 +76,9 @@ class NotebookAccess:
         self._opened()
         return compute
 
-    def wait_for_nodes(self, name: str, nodes: "Nodes", *, quiet: bool) -> int:
-        """Wait until a pool has as many nodes as requested, and return their number."""
-        return self._runner.wait_for_nodes(name, nodes, self._magics.settings, quiet=quiet)
+    def wait_for_nodes(self, name: str, nodes: "Nodes", group: str | None, *, quiet: bool) -> int:
+        """Wait until a pool, or a group of it, has as many nodes as requested, and return their number."""
+        return self._runner.wait_for_nodes(name, nodes, group, self._magics.settings, quiet=quiet)
 
     def replay(self, number: int) -> None:
         """Show the output and progress of a background cell again."""

@@ -82,10 +82,13 @@ def values(
     def ranks(rest: str) -> list[str]:
         return _unique(node.rank for pool in named(rest) for node in pool.nodes)
 
-    def places(rest: str) -> list[str]:
+    def groups(rest: str) -> list[str]:
+        """Return the groups of the pools that have several."""
         open_pools = (pools.peek(pool.name) for pool in named(rest))
-        groups = [name for pool in open_pools if pool is not None and len(pool.groups) > 1 for name in pool.groups]
-        return _unique((*_PLACES, *ranks(rest), *groups))
+        return _unique(name for pool in open_pools if pool is not None and len(pool.groups) > 1 for name in pool.groups)
+
+    def places(rest: str) -> list[str]:
+        return _unique((*_PLACES, *ranks(rest), *groups(rest)))
 
     def unfinished(rest: str) -> "list[TaskView]":
         found = (pools.peek(pool.name) for pool in named(rest))
@@ -102,6 +105,7 @@ def values(
         "orphan": lambda _: [orphan.name for orphan in _orphans() if orphan.machines],
         "node": ranks,
         "on": places,
+        "group": groups,
         "cell": numbers,
         "task": lambda rest: _unique(task.number for task in unfinished(rest)),
         "kept": lambda _: [view.name for pool in shown() for node in pool.nodes for view in node.kept],

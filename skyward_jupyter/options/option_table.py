@@ -39,7 +39,7 @@ CELL_OPTIONS: tuple[Option, ...] = (
         "run the cell N times, all at once or not at all; `sky.instance_info().gang.rank` is 0 to N - 1",
         "N",
         reading.gang_size,
-        "a number of runs, such as 4",
+        "a positive number of runs, such as 4",
     ),
     Option(
         ("--placement",),

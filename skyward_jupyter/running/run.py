@@ -184,8 +184,10 @@ class CellRunner:
         finally:
             self._display.remember(elements)
 
-    def wait_for_nodes(self, name: str, wanted: "Nodes", settings: "CellSettings", *, quiet: bool) -> int:
-        """Wait until a pool has as many nodes as requested, and return their number.
+    def wait_for_nodes(
+        self, name: str, wanted: "Nodes", group: str | None, settings: "CellSettings", *, quiet: bool
+    ) -> int:
+        """Wait until a pool, or a group of it, has as many nodes as requested, and return their number.
 
         Raises:
             UsageError: the pool was closed meanwhile.
@@ -196,13 +198,13 @@ class CellRunner:
         started = time.monotonic()
 
         def text() -> str:
-            pool = compute.snapshot()
+            active, _, desired = _nodes_of(compute.snapshot(), group)
             elapsed = duration_text(time.monotonic() - started)
-            return f"Pool {name!r}: {pool.active} of {count_text(pool.desired)} ready, {elapsed}"
+            return f"Pool {name!r}: {active} of {count_text(desired)} ready, {elapsed}"
 
         try:
             with self._display.progress(text, settings, quiet):
-                while (nodes := _settled_nodes(name, compute.snapshot(), wanted)) is None:
+                while (nodes := _settled_nodes(name, compute.snapshot(), wanted, group)) is None:
                     time.sleep(REFRESH)
         except KeyboardInterrupt:
             raise interrupted(f"pool {name!r} keeps scaling to {count_text(wanted)}.") from None
@@ -531,8 +533,21 @@ def _with_retry_notices(finish: Callable[[], object], runs: "Sequence[Run[Any]]"
     return finish_and_tell
 
 
-def _settled_nodes(name: str, pool: "PoolSnapshot", wanted: "Nodes") -> int | None:
-    """Return the number of nodes of a pool that has as many as requested; None while nodes join or leave.
+def _nodes_of(pool: "PoolSnapshot", group: str | None) -> tuple[int, int, int]:
+    """Return the active, the existing and the desired nodes of a pool, or of a group of it.
+
+    The desired nodes of a group are those of the pool without the nodes that the other groups have, or more while these
+    have not all requested theirs.
+    """
+    nodes = [node for node in pool.nodes if group in (None, node.group)]
+    others = sum(node.state not in ("draining", "stopping") for node in pool.nodes) - sum(
+        node.state not in ("draining", "stopping") for node in nodes
+    )
+    return sum(node.state == "active" for node in nodes), len(nodes), max(0, pool.desired - others)
+
+
+def _settled_nodes(name: str, pool: "PoolSnapshot", wanted: "Nodes", group: str | None) -> int | None:
+    """Return the number of nodes of a pool or group that has as many as requested; None while nodes join or leave.
 
     Raises:
         UsageError: the pool was closed.
@@ -540,13 +555,14 @@ def _settled_nodes(name: str, pool: "PoolSnapshot", wanted: "Nodes") -> int | No
     """
     if pool.state != "ready":
         raise UsageError(f"Pool {name!r} was closed before its nodes were ready.")
-    active = pool.active
+    active, existing, desired = _nodes_of(pool, group)
     # The policy may have changed the desired number of nodes meanwhile.
-    needed = wanted.min if wanted.desired is None else max(wanted.min, min(wanted.desired, pool.desired))
-    if active < needed and pool.failure:
+    needed = wanted.min if wanted.desired is None else max(wanted.min, min(wanted.desired, desired))
+    is_blocked = group is None or active == existing  # else the failure may be that of another group
+    if active < needed and pool.failure and is_blocked:
         raise ProvisioningError(f"Pool {name!r} {pool.failure}")
-    most = max(wanted.ceiling, pool.desired)  # nodes that keep values stay, even above the maximum
-    return active if active == len(pool.nodes) and needed <= active <= most else None
+    most = max(wanted.ceiling, desired)  # nodes that keep values stay, even above the maximum
+    return active if active == existing and needed <= active <= most else None
 
 
 def _notify(sentence: str) -> None:

@@ -47,7 +47,7 @@ def test_unavailable_package_is_one_error_and_is_not_advised_again(kernel: Kerne
     ran = kernel("%%sky --pip not-there-at-all\nimport not_there_at_all")
     name, lines = ran.error
     assert name == "NodeStartError"
-    assert "its packages (not-there-at-all) could not be installed on this machine:" in lines[0]
+    assert "its packages (not-there-at-all) could not be installed on this machine (" in lines[0]
     assert "--pip" not in "".join(lines)
     assert "\x1b" not in "".join(lines)
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+import skyward as sky
 from skyward_kernel.pools import PoolManager
 from tests.notebook import Notebook, new_notebook
 from tests.waiting import wait_for
@@ -134,6 +135,19 @@ def test_scale_adds_nodes(notebook: Notebook) -> None:
     assert notebook("%%sky --pool grows --nodes 2\n1").error is None
     assert notebook("%%sky --pool grows --nodes 1\n1").shown_error.startswith("SpecError: Pool 'grows' has --nodes 2")
     notebook("%sky down grows")
+
+
+def test_group_of_a_pool_is_scaled_and_waited_for(notebook: Notebook, pools: PoolManager) -> None:
+    groups = {name: sky.Spec(vcpus=1, nodes=(0, 2), provider=sky.Local()) for name in ("cpu", "gpu")}
+    pools.get_or_open("mixed", {"groups": groups, "autoscale_idle_timeout": 600.0})
+    for nodes, group, has in (("1:2", "gpu", "1 node"), ("2:2", "cpu", "2 nodes")):
+        ran = notebook(f"%sky scale mixed {nodes} --group {group} --wait --quiet")
+        assert ran.out == f"Group {group!r} of pool 'mixed' has {has}.\n"
+    assert sorted(node.group for node in pools.get("mixed").snapshot().nodes) == ["cpu", "cpu", "gpu"]
+    assert "resized to between 1 and 2 nodes of 'gpu'" in notebook("%sky decisions mixed").out
+    assert "  2  cpu  " in notebook("%sky status mixed").out
+    assert notebook("%sky scale mixed 1").shown_error.endswith("`%sky scale mixed 1 --group cpu`.")
+    notebook("%sky down mixed")
 
 
 def test_update_changes_the_variables_of_nodes_which_are_replaced(notebook: Notebook, pools: PoolManager) -> None:

@@ -69,8 +69,8 @@ class Notebook(Protocol):
     def attach(self, name: str, *, budget: float | None) -> "Compute":
         """Attach to an orphaned pool, show the progress, and return it. `budget`: another one for it, or None."""
 
-    def wait_for_nodes(self, name: str, nodes: "Nodes", *, quiet: bool) -> int:
-        """Wait until a pool has as many nodes as requested, and return their number."""
+    def wait_for_nodes(self, name: str, nodes: "Nodes", group: str | None, *, quiet: bool) -> int:
+        """Wait until a pool, or a group of it, has as many nodes as requested, and return their number."""
 
     def replay(self, number: int) -> None:
         """Show the output and progress of a background cell again."""

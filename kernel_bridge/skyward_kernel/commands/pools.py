@@ -166,23 +166,35 @@ def decisions(context: Context, *, pool: str | None = None) -> Outcome:
     "scale",
     "change how many nodes a pool has: 4, 2:16; with --wait, wait for them",
     arguments=(NAME, Argument("nodes", NODES, required=True)),
-    options=(_WAIT, QUIET),
+    options=(_GROUP, _WAIT, QUIET),
     example="default 4",
     forms=(Form(("pool", "nodes"), "scale-pool", "Scale a Pool…", "Scale which pool?", "pool", in_widget=True),),
 )
 def scale(
-    context: Context, *, nodes: Nodes, pool: str | None = None, wait: bool = False, quiet: bool = False
+    context: Context,
+    *,
+    nodes: Nodes,
+    pool: str | None = None,
+    group: str | None = None,
+    wait: bool = False,
+    quiet: bool = False,
 ) -> Outcome:
-    """Change how many nodes a pool has; with `--wait`, return when they are active."""
+    """Change how many nodes a pool, or one of its groups, has; with `--wait`, return when they are active.
+
+    Raises:
+        UsageError: there is no such pool, or nodes that keep values would have to be removed.
+        SpecError: there is no such group.
+    """
     name = pool or context.default_pool
-    wanted = context.pools.scale(name, nodes)
+    wanted = context.pools.scale(name, nodes, group)
+    what = f"pool {name!r}" if group is None else f"group {group!r} of pool {name!r}"
     if wait:
-        count = context.in_notebook().wait_for_nodes(name, wanted, quiet=quiet)
-        return Outcome(f"Pool {name!r} has {count_text(count)}.")
+        count = context.in_notebook().wait_for_nodes(name, wanted, group, quiet=quiet)
+        return Outcome(f"{what[0].upper()}{what[1:]} has {count_text(count)}.")
     snapshot = context.pools.get(name).snapshot()
     if snapshot.budget_exhausted:
         return Outcome(f"Pool {name!r} {snapshot.failure}.", failed=True)
-    return Outcome(f"Scaling pool {name!r} to {count_text(wanted)}.")
+    return Outcome(f"Scaling {what} to {count_text(wanted)}.")
 
 
 @command(

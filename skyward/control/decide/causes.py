@@ -6,7 +6,7 @@ machines or the desired number of nodes, and what those follow from: the failed 
 of the node that it replaces.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from skyward.control.decide.machines import messages as machines
@@ -82,17 +82,18 @@ class CauseLog:
         return f" (caused by {chain[-1]})" if is_known else ""
 
 
-def describe(message: PlaneMessage, rank_of: Callable[[int], int | None]) -> str:
+def describe(message: PlaneMessage, groups: Collection[str], rank_of: Callable[[int], int | None]) -> str:
     """Return the text of a message.
 
     Args:
+        groups: names of the groups of the pool.
         rank_of: returns the rank of a machine; None if it is not known any more.
     """
     match message:
         case Open():
             return OPENED
         case Resize(bounds):
-            return resized_text(bounds)
+            return resized_text(bounds, groups)
         case ContinueSize():
             return "the pool was attached to"
         case DrainNode(rank):
@@ -136,11 +137,11 @@ def describe(message: PlaneMessage, rank_of: Callable[[int], int | None]) -> str
             return _task_text(message)
 
 
-def resized_text(bounds: Mapping[str, tuple[int, int]]) -> str:
-    """Return a resize with its bounds: `resized to between 2 and 4 nodes`; of several groups, with their names."""
+def resized_text(bounds: Mapping[str, tuple[int, int]], groups: Collection[str]) -> str:
+    """Return a resize with its bounds: `resized to between 2 and 4 nodes`; in a pool of several groups, with names."""
     sizes = [
         (count_text(least) if least == most else f"between {least} and {most} nodes")
-        + (f" of {name!r}" if len(bounds) > 1 else "")
+        + (f" of {name!r}" if len(groups) > 1 else "")
         for name, (least, most) in bounds.items()
     ]
     return f"resized to {joined(sizes)}"

@@ -247,7 +247,8 @@ class ControlPlane:
     def _cause(self) -> Cause:
         """Return the message that is being handled as a cause, recorded for later."""
         if (cause := self.causes.get(self.handled)) is None:
-            cause = Cause(self.handled, describe(self._message, self._rank_of), self._follows_from(self._message))
+            text = describe(self._message, self.groups, self._rank_of)
+            cause = Cause(self.handled, text, self._follows_from(self._message))
             self.causes.add(cause)
         return cause
 
@@ -559,7 +560,7 @@ class ControlPlane:
         self.tasks.packs = self._packs
         if not self.budget_exhausted:
             self._take(self.updates.retry(), now, effects)
-            self._decide("user", after, resized_text(bounds), now, effects, retry_given_up=True)
+            self._decide("user", after, resized_text(bounds, self.groups), now, effects, retry_given_up=True)
 
     def _update(self, new: UpdateGroup, now: float, effects: list[PlaneEffect]) -> None:
         """Launch the nodes of a group from another spec, and begin to replace those of earlier ones."""

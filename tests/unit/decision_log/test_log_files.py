@@ -132,9 +132,21 @@ def test_pool_that_opens_again_continues_a_file_whose_last_line_was_cut_off(tmp_
         ),
         (
             '{"kind":"pool","format":1,"pool":"a","policy":"no"}\n{"kind":"other"}\n',
-            "Line 2 of .* is not of this version",
+            "Line 2 of .* is an entry of kind 'other', which this version of Skyward does not know: replay",
         ),
-        ('{"kind":"pool","format":1,"pool":"a","policy":"no"}\n{"kind":"ready","now":"x"}\n', "Line 2 of .* is not of"),
+        (
+            '{"kind":"pool","format":1,"pool":"a","policy":"no"}\n{"kind":"ready","now":"x"}\n',
+            "Line 2 of .* is a damaged entry .it has a value of another type than its field.: remove this line and",
+        ),
+        (
+            '{"kind":"pool","format":1,"pool":"a","policy":"no"}\n{"kind":"evaluation"}\n',
+            "Line 2 of .* is a damaged entry .it lacks 'limits'.: remove this line and the rest, or replay the log",
+        ),
+        (
+            '{"kind":"pool","format":1,"pool":"a","policy":"no"}\n[1]\n',
+            "Line 2 of .* is not an entry of a decision log, so the file is damaged; remove this line and the rest",
+        ),
+        ('{"kind":"pool","format":1,"pool":"a","policy":"no"}\n{}\n', "Line 2 of .* is not an entry of a dec"),
     ],
 )
 def test_file_that_is_no_decision_log_raises_one_sentence(tmp_path: Path, text: str | None, message: str) -> None:

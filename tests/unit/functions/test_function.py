@@ -111,7 +111,7 @@ def test_with_resources_changes_a_copy() -> None:
         ({"resources": ["GPU"]}, "resources must be amounts by name, as in `resources={'GPU': 1}`, but got ['GPU']."),
         ({"resources": {"GPU": "1"}}, "resources['GPU'] must be a number of at least 0, but got '1'."),
         ({"resources": {"GPU": -1}}, "resources['GPU'] must be a number of at least 0, but got -1."),
-        ({"resources": {"GPU": math.inf}}, "resources['GPU'] must be a number of at least 0, but got inf."),
+        ({"resources": {"GPU": math.inf}}, "resources['GPU'] must be a finite number of at least 0, but got inf."),
         ({"resources": {1: 1}}, "a name in resources must be str, as in `resources={'GPU': 1}`, but got 1."),
         (
             {"resources": {" ": 1}},

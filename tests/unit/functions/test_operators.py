@@ -370,6 +370,16 @@ def test_left_side_that_is_not_a_call_is_refused(pool: Any) -> None:
             act()
 
 
+def test_groups_do_not_run_here() -> None:
+    expected = (
+        "`.local()` runs one call here, and `gang(name(), double(...))` is a group of 2: run each call, "
+        "`name().local(), double(...).local()`, one after the other."
+    )
+    group: Any = skyward.gang(name(), double(2))
+    with pytest.raises(OperatorError, match=says(expected)):
+        group.local()
+
+
 @pytest.mark.parametrize("target", [FakePool(), sky, skyward], ids=["pool", "singleton", "module"])
 def test_operators_on_a_node_are_refused(monkeypatch: pytest.MonkeyPatch, target: Any) -> None:
     monkeypatch.setenv("SKYWARD_NODE", "3")
@@ -379,6 +389,8 @@ def test_operators_on_a_node_are_refused(monkeypatch: pytest.MonkeyPatch, target
     )
     with pytest.raises(OnNodeError, match=says(expected)):
         name() >> target
+    with pytest.raises(OnNodeError, match=r"call each of its functions with `\.local\(\.\.\.\)` there"):
+        skyward.gang(name(), double(2)) >> target
     acts: list[Callable[[Any], Any]] = [lambda p: name() > p, lambda p: name() @ p, lambda p: (name() & name()) >> p]
     for act in acts:
         with pytest.raises(OnNodeError):

@@ -169,7 +169,7 @@ class FakeCompute:
     def requested_nodes(self) -> Nodes:
         return self.nodes
 
-    def resize(self, nodes: NodesLike) -> None:
+    def resize(self, nodes: NodesLike, group: str | None = None) -> None:
         self.nodes = Nodes.of(nodes)
 
     def set_budget(self, budget: float | None) -> None:

@@ -537,14 +537,15 @@ def test_help_lists_options_and_commands(notebook: Notebook, cell: str) -> None:
 @pytest.mark.parametrize("line", ["%sky help scale", "%sky scale --help", "%sky scale a 4 -h"])
 def test_help_of_a_command_has_its_usage_and_options(notebook: Notebook, line: str) -> None:
     assert notebook(line).out == (
-        "%sky scale [NAME] NODES [--wait] [--quiet]\n"
+        "%sky scale [NAME] NODES [--group NAME] [--wait] [--quiet]\n"
         "  change how many nodes a pool has: 4, 2:16; with --wait, wait for them\n"
         "  example: %sky scale default 4\n"
         "\n"
         "Options:\n"
-        "  --wait       return when the nodes are active\n"
-        "  --quiet      show no progress\n"
-        "  --pool NAME  the name of the pool\n"
+        "  --group NAME  the group whose nodes change, in a pool of several\n"
+        "  --wait        return when the nodes are active\n"
+        "  --quiet       show no progress\n"
+        "  --pool NAME   the name of the pool\n"
     )
 
 

@@ -206,7 +206,7 @@ def test_cell_options_are_parsed(line: str, field: str, value: object) -> None:
             "--map xs --on 0,1",
             "--map spreads the elements over the nodes, so it cannot be combined with --on: leave one out.",
         ),
-        ("--gang 0", "--gang takes a number of runs, such as 4, but got '0'."),
+        ("--gang 0", "--gang takes a positive number of runs, such as 4, but got '0'."),
         (
             "--gang 2 --placement close",
             "--placement takes pack, spread, strict_pack or strict_spread, but got 'close'.",

@@ -1,7 +1,7 @@
 """The pools of a kernel: opening, registration, comparison, replacement and closing."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, cast
@@ -350,8 +350,25 @@ def test_pool_with_several_groups_suggests_to_resize_a_group(observing: PoolMana
     with pytest.raises(SpecError) as caught:
         observing.check("mixed", {"nodes": Nodes(3)})
     assert str(caught.value) == (
-        "Pool 'mixed' has --nodes 1, not 3: resize a group of it with `pool.resize(nodes, group='cpu')`."
+        "Pool 'mixed' has --nodes 1, not 3: resize a group of it, as with `%sky scale mixed 3 --group cpu`."
     )
+
+
+def test_group_of_a_pool_with_several_is_resized_by_its_name(observing: PoolManager, compute: Pools) -> None:
+    groups = {"cpu": Spec(vcpus=4), "gpu": Spec(accelerator="A100")}
+    made: Any = compute(name="mixed", groups=groups)
+    made.open()
+    resized: list[Any] = []
+    made.resize = lambda *given: resized.append(given)
+    changes: list[Callable[[], object]] = [
+        lambda: observing.scale("mixed", (0, 4)),
+        lambda: observing.update("mixed", {"image.pip": ("torch",)}),
+    ]
+    for change in changes:
+        with pytest.raises(SpecError, match=r"^Pool 'mixed' has the groups 'cpu' and 'gpu': name one, as in `%sky "):
+            change()
+    assert observing.scale("mixed", (0, 4), "gpu") == Nodes(0, 4)
+    assert resized == [(Nodes(0, 4), "gpu")]
 
 
 def test_second_pool_of_the_same_name_is_rejected_before_it_opens(observing: PoolManager, compute: Pools) -> None:

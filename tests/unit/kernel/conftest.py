@@ -95,7 +95,7 @@ class FakePool:
         self.shown = replace(self.shown, **other)
         self.revision += 1
 
-    def resize(self, nodes: Nodes) -> None:
+    def resize(self, nodes: Nodes, group: str | None = None) -> None:
         self.requested_nodes = nodes
         self.done.append(nodes)
 

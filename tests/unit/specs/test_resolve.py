@@ -36,7 +36,7 @@ def test_keywords_are_divided_into_spec_and_options() -> None:
 
 
 def test_positional_specs_with_options_as_keywords() -> None:
-    first, second = Spec(nodes=1), Spec(nodes=2)
+    first, second = Spec(region="a"), Spec(region="b")
     assert resolve((first, second), None, {"selection": "first"}) == ((first, second), Options(selection="first"))
 
 
@@ -69,6 +69,22 @@ def test_option_given_twice_is_refused_even_with_equal_values() -> None:
             {"nodes": 2, "region": "x"},
             None,
             "Compute got specs and also nodes, region: put nodes, region inside each `sky.Spec(...)`.",
+        ),
+        (
+            (Spec(nodes=1), Spec(nodes=(1, 4))),
+            None,
+            {},
+            None,
+            "The specs of the pool are alternatives for the same nodes, but have nodes 1 and 1:4: give all of them the "
+            "same `nodes=`.",
+        ),
+        (
+            (),
+            None,
+            {"groups": {"a": CPU, "b": [GPU, CPU]}},
+            None,
+            "The specs of groups['b'] are alternatives for the same nodes, but have nodes 1:2 and 0:4: give all of "
+            "them the same `nodes=`.",
         ),
         ((3,), None, {}, None, "Compute takes only `sky.Spec(...)` by position, but got 3; write `provider=...`."),
         ((), 3, {}, None, "options must be `sky.Options(...)`, but got 3."),
@@ -110,8 +126,9 @@ def test_typed_keywords_are_the_fields() -> None:
 
 
 def test_groups_keep_order_and_alternatives() -> None:
-    resolved = with_groups({"gpu": [GPU, Spec(accelerator="L4")], "cpu": CPU}, budget=5)
-    assert dict(resolved.groups) == {"gpu": (GPU, Spec(accelerator="L4")), "cpu": (CPU,)}
+    other = Spec(nodes=(1, 2), accelerator="L4")
+    resolved = with_groups({"gpu": [GPU, other], "cpu": CPU}, budget=5)
+    assert dict(resolved.groups) == {"gpu": (GPU, other), "cpu": (CPU,)}
     assert list(resolved.groups) == ["gpu", "cpu"]
     assert resolved.options == Options(budget=5)
 

@@ -53,6 +53,8 @@ def test_needs_and_resources_in_sentences() -> None:
     assert str(Needs({"GPU": 1, "CPU": 0.5}, {"gpu"})) == "0.5 CPU and 1 GPU and capability 'gpu'"
     assert str(NOTHING) == "a slot"
     assert describe_resources({"GPU": 1, "CPU": 4}, {"t4", "gpu"}) == "4 CPU, 1 GPU and capabilities 'gpu', 't4'"
+    assert describe_resources({"memory": 23.5, "CPU": 2}, ()) == "2 CPU, 23.5 GiB memory"
+    assert str(Needs({"memory": 64})) == "64 GiB memory"
     assert describe_resources({}, ()) == "no resources"
 
 

@@ -274,10 +274,11 @@ class ClusterManager:
         if not losses:
             return
         names = ", ".join(f"{loss.kind} {loss.name!r}" for loss in losses)
+        its, it = ("its", "it") if len(losses) == 1 else ("their", "them")
         if losses[0].whole:
-            why, then = "all nodes with a copy were lost, or too many of them", "lost their content. Fill them again."
+            why, then = "all nodes with a copy were lost, or too many of them", f"lost {its} content. Fill {it} again."
         else:
-            why, then = "nodes were lost before others had copies", "may have lost part of their content. Check it."
+            why, then = "nodes were lost before others had copies", f"may have lost part of {its} content. Check it."
         self._note(f"{why}: {names} {then}")
         self._tell_of_losses()
 

@@ -131,7 +131,12 @@ def _error(
                 fix=RERUN,
             )
         case "infeasible":
-            return NoGroupFitsError(f"asks for {reason}.", subject=name)
+            fix = (
+                "Allow more nodes with nodes= and max_nodes= or `%sky scale`, or larger ones."
+                if work.is_in_gang
+                else ""
+            )
+            return NoGroupFitsError(f"asks for {reason}.", subject=name, fix=fix)
         case "stuck":
             return SlotsHeldError(f"can never start: {reason}.", subject=name)
         case "abandoned":

@@ -337,6 +337,21 @@ def test_connections_of_the_client_to_a_lost_member_lead_to_the_others(made: lis
     asyncio.run(scene())
 
 
+def test_loss_of_one_collection_is_told_in_the_singular(made: list[Client]) -> None:
+    async def scene() -> None:
+        clustering, (only,) = cluster_of(1)
+        await certified(clustering)
+        assert await clustering._perform(REQUEST) == "answer"
+        clustering.handle(only, CollectionsFilled((("dict", "d"),)))
+        notes: list[str] = []
+        clustering._note = notes.append
+        clustering.remove(only)
+        assert [note.split(":")[1] for note in notes] == [" dict 'd' lost its content. Fill it again."]
+        await clustering.close()
+
+    asyncio.run(scene())
+
+
 def test_client_enters_the_new_cluster_after_all_members_were_lost(made: list[Client]) -> None:
     async def scene() -> None:
         clustering, (only,) = cluster_of(1)

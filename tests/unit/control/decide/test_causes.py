@@ -233,7 +233,6 @@ def test_log_keeps_the_latest_causes() -> None:
     ("message", "text"),
     [
         (Open(), "the pool was opened"),
-        (Resize({"a": (2, 2), "b": (0, 4)}), "resized to 2 nodes of 'a' and between 0 and 4 nodes of 'b'"),
         (Resize({"a": (0, 1)}), "resized to between 0 and 1 nodes"),
         (SetBudget(None), "budget removed"),
         (SetBudget(2.5), "budget set to $2.50"),
@@ -257,7 +256,15 @@ def test_log_keeps_the_latest_causes() -> None:
     ],
 )
 def test_messages_have_a_text(message: PlaneMessage, text: str) -> None:
-    assert describe(message, {7: 3}.get) == text
+    assert describe(message, ["a"], {7: 3}.get) == text
+
+
+def test_resize_names_the_group_in_a_pool_of_several() -> None:
+    ranks: dict[int, int] = {}
+    resize = Resize({"a": (0, 1)})
+    assert describe(resize, ["a", "b"], ranks.get) == "resized to between 0 and 1 nodes of 'a'"
+    both = Resize({"a": (2, 2), "b": (0, 4)})
+    assert describe(both, ["a", "b"], ranks.get) == "resized to 2 nodes of 'a' and between 0 and 4 nodes of 'b'"
 
 
 class Fewer:
