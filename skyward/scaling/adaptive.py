@@ -43,6 +43,9 @@ LEAST_KEEP = 3.0
 PATIENCE = 3.0
 """Times that an idle node is kept within which new tasks must be expected to use a booting node, or it is cancelled."""
 
+EARLY = 0.25
+"""Seconds by which more nodes are launched early for tasks of unknown run time: with the boot that ends just then."""
+
 MEMORIES = (2.5, 10.0)
 """Boot times over which arrivals of tasks are averaged; the lower average counts, so that a burst is soon forgotten."""
 
@@ -54,10 +57,12 @@ class _Result:
     Attributes:
         short: by shape, tasks that no node starts in time and for which none may be launched.
         look_in: seconds after which more is known about tasks of unknown run time.
+        waited: seconds for which such tasks have waited, if that is why more nodes may be launched; 0 at first.
     """
 
     short: dict[Needs, int] = field(default_factory=dict)
     look_in: float = inf
+    waited: float = 0.0
 
 
 @dataclass(slots=True)
@@ -126,7 +131,9 @@ class Adaptive:
         texts = "; ".join(filter(None, (why_removed, change.reason)))
         return Decision(
             change.desired,
-            decision_reason(snapshot, waiting, offers, bool(result.short), change.desired, cancelled, texts),
+            decision_reason(
+                snapshot, waiting, offers, bool(result.short), result.waited, change.desired, cancelled, texts
+            ),
             victims=change.victims,
             settled=True,
             infeasible=never(snapshot),
@@ -213,8 +220,11 @@ class Adaptive:
             return 0.0
         boot = min((offer.boot for offer in offers.values() if offer.group.max), default=snapshot.usual_boot)
         boot = max(boot, 0.05)
-        rounds = int((snapshot.now - self._probing_since) / boot + 1e-6)
-        result.look_in = self._probing_since + (rounds + 1) * boot - snapshot.now
+        waited = snapshot.now - self._probing_since
+        early = min(EARLY, boot / 10)
+        rounds = int((waited + early) / boot + 1e-6)
+        result.look_in = (rounds + 1) * boot - early - waited
+        result.waited = waited if rounds else 0.0
         longest = max(each.demand.ran for each in unknown)
         if longest:
             result.look_in = min(result.look_in, boot - longest)

@@ -39,6 +39,7 @@ def decision_reason(
     waiting: Sequence[WaitingWork],
     offers: dict[str, GroupOffer],
     is_short: bool,
+    waited: float,
     desired: Mapping[str, int],
     cancelled: dict[str, int],
     why_removed: str,
@@ -48,7 +49,7 @@ def decision_reason(
     if snapshot.gangs:
         parts.append(_gangs_text(snapshot, sum(offer.for_gangs for offer in offers.values())))
     if waiting:
-        parts.append(_work_text(snapshot, waiting, offers, is_short, launched))
+        parts.append(_work_text(snapshot, waiting, offers, is_short, waited, launched))
     for name, count in cancelled.items():
         verb = "is" if count == 1 else "are"
         parts.append(f"{count_text(count, 'booting node')}{of_group(name, snapshot)} {verb} not needed any more")
@@ -79,9 +80,14 @@ def _work_text(
     waiting: Sequence[WaitingWork],
     offers: dict[str, GroupOffer],
     is_short: bool,
+    waited: float,
     launched: dict[str, int],
 ) -> str:
-    """Return the sentence about the waiting tasks."""
+    """Return the sentence about the waiting tasks.
+
+    Args:
+        waited: seconds for which tasks of unknown length have waited; 0 if no boot has passed since they came.
+    """
     count = sum(each.demand.count for each in waiting)
     tasks = f"{count:,} task" if count == 1 else f"{count:,} tasks"
     boot = min(offer.boot for offer in offers.values())
@@ -91,6 +97,7 @@ def _work_text(
             return f"{tasks} of unknown length {they_wait}, and no node can be launched {_until(pause)}"
         if launched:
             more = count_text(sum(launched.values()), "more node")
+            more += f" after a wait of {rough_text(waited)}" if waited else ""
             return f"{tasks} of unknown length: {more}, until one has ended or run for a boot, {rough_text(boot)}"
         return f"{tasks} of unknown length {they_wait} until one has ended or run for a boot, {rough_text(boot)}"
     known = [each for each in waiting if each.known]
