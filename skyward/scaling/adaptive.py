@@ -43,9 +43,6 @@ LEAST_KEEP = 3.0
 PATIENCE = 3.0
 """Times that an idle node is kept within which new tasks must be expected to use a booting node, or it is cancelled."""
 
-EARLY = 0.25
-"""Seconds by which more nodes are launched early for tasks of unknown run time: with the boot that ends just then."""
-
 MEMORIES = (2.5, 10.0)
 """Boot times over which arrivals of tasks are averaged; the lower average counts, so that a burst is soon forgotten."""
 
@@ -221,9 +218,8 @@ class Adaptive:
         boot = min((offer.boot for offer in offers.values() if offer.group.max), default=snapshot.usual_boot)
         boot = max(boot, 0.05)
         waited = snapshot.now - self._probing_since
-        early = min(EARLY, boot / 10)
-        rounds = int((waited + early) / boot + 1e-6)
-        result.look_in = (rounds + 1) * boot - early - waited
+        rounds = int(waited / boot + 1e-6)
+        result.look_in = self._probing_since + (rounds + 1) * boot - snapshot.now
         result.waited = waited if rounds else 0.0
         longest = max(each.demand.ran for each in unknown)
         if longest:

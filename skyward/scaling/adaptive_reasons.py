@@ -96,8 +96,12 @@ def _work_text(
         if (pause := _pause(offers, snapshot)) is not None:
             return f"{tasks} of unknown length {they_wait}, and no node can be launched {_until(pause)}"
         if launched:
-            more = count_text(sum(launched.values()), "more node")
-            more += f" after a wait of {rough_text(waited)}" if waited else ""
+            new = sum(launched.values())
+            more = count_text(new, "more node")
+            if waited:
+                booting = sum(counts.booting for counts in snapshot.counts.values())
+                more += f", so that {booting + new} boot" if booting else ""
+                more += f" after a wait of {rough_text(waited)}"
             return f"{tasks} of unknown length: {more}, until one has ended or run for a boot, {rough_text(boot)}"
         return f"{tasks} of unknown length {they_wait} until one has ended or run for a boot, {rough_text(boot)}"
     known = [each for each in waiting if each.known]

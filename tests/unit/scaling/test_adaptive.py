@@ -201,18 +201,10 @@ def test_reason_of_more_nodes_for_tasks_of_unknown_length_says_how_long_they_hav
     seen = pool(Demand(50), boot=60.0)
     tasks, until = "50 tasks of unknown length", "until one has ended or run for a boot, 60 s"
     assert policy.decide(replace(seen, now=0.0)).reason == f"{tasks}: 1 more node, {until}"
-    assert policy.decide(replace(seen, now=60.0)).reason == f"{tasks}: 2 more nodes after a wait of 60 s, {until}"
-
-
-def test_more_nodes_for_tasks_of_unknown_length_come_with_the_boot_that_ends_just_then() -> None:
-    """One was launched as the first node had booted, and another one a moment later, for no reason that was given."""
-    policy = Adaptive()
-    policy.decide(pool(Demand(16), active=0, booting=1, boot=5.0, now=0.06))
-    decision = policy.decide(pool(Demand(15), boot=5.0, now=5.0))
-    assert decision.desired == {"nodes": 3}
-    assert decision.look_in is not None
-    assert decision.look_in > 0.1
-    assert policy.decide(pool(Demand(15), booting=2, boot=5.0, now=5.06)).desired == {"nodes": 3}
+    after = "after a wait of 60 s"
+    assert policy.decide(replace(seen, now=60.0)).reason == f"{tasks}: 2 more nodes {after}, {until}"
+    seen = pool(Demand(50), boot=60.0, booting=1)
+    assert policy.decide(replace(seen, now=60.1)).reason == f"{tasks}: 1 more node, so that 2 boot {after}, {until}"
 
 
 def test_running_tasks_that_are_as_long_as_a_boot_prove_that_each_is_worth_a_node() -> None:
