@@ -26,8 +26,8 @@ from skyward.scaling.adaptive_reasons import decision_reason, idle_reason, surpl
 from skyward.scaling.gaps import Gaps, bucket_of
 from skyward.scaling.offers import SLACK, GroupOffer, WaitingWork, buy, offer_of, reserve, use_existing, waiting_tasks
 from skyward.scaling.replacing import Consolidation
-from skyward.scaling.snapshot import Decision, NodeLoad, Snapshot
-from skyward.scaling.snapshot.fitting import never
+from skyward.scaling.snapshot import Decision, Group, NodeLoad, Snapshot
+from skyward.scaling.snapshot.fitting import never, slots_taken, usual_at_once
 from skyward.scaling.snapshot.gang_placement import GangPlan, gang_nodes
 from skyward.scaling.surplus import Surplus
 from skyward.values.needs import Needs
@@ -54,10 +54,12 @@ class _Result:
     Attributes:
         short: by shape, tasks that no node starts in time and for which none may be launched.
         look_in: seconds after which more is known about tasks of unknown run time.
+        waited: seconds for which such tasks have waited, if that is why more nodes may be launched; 0 at first.
     """
 
     short: dict[Needs, int] = field(default_factory=dict)
     look_in: float = inf
+    waited: float = 0.0
 
 
 @dataclass(slots=True)
@@ -74,6 +76,7 @@ class Adaptive:
     _looked_at: float | None = field(default=None, init=False, repr=False)
     _submitted: int = field(default=0, init=False, repr=False)
     _rates: tuple[float, ...] = field(default=(0.0,) * len(MEMORIES), init=False, repr=False)
+    _usual: dict[str, float] = field(default_factory=dict, init=False, repr=False)
     _probing_since: float | None = field(default=None, init=False, repr=False)
     _scan_at: float = field(default=0.0, init=False, repr=False)
     _surplus: Surplus = field(default_factory=Surplus, init=False, repr=False)
@@ -125,7 +128,9 @@ class Adaptive:
         texts = "; ".join(filter(None, (why_removed, change.reason)))
         return Decision(
             change.desired,
-            decision_reason(snapshot, waiting, offers, bool(result.short), change.desired, cancelled, texts),
+            decision_reason(
+                snapshot, waiting, offers, bool(result.short), result.waited, change.desired, cancelled, texts
+            ),
             victims=change.victims,
             settled=True,
             infeasible=never(snapshot),
@@ -134,7 +139,10 @@ class Adaptive:
         )
 
     def _observe(self, snapshot: Snapshot) -> None:
-        """Update the rates at which tasks arrive, in tasks per second; cancelled ones are taken back."""
+        """Update the rates at which tasks arrive, in tasks per second, and how many of them a node runs at once.
+
+        Tasks that were cancelled are taken back.
+        """
         if self._looked_at is not None:
             arrived = snapshot.submitted - self._submitted
             passed = max(0.0, snapshot.now - self._looked_at)
@@ -144,6 +152,14 @@ class Adaptive:
                 for rate, memory in zip(self._rates, memories, strict=True)
             )
         self._looked_at, self._submitted = snapshot.now, snapshot.submitted
+        for group in snapshot.groups:
+            counts = snapshot.counts[group.name]
+            shapes = Counter(counts.shapes)
+            for demand in snapshot.demands:
+                shapes[demand.needs] += demand.count
+            usual = usual_at_once(group, shapes, counts.busy - sum(counts.shapes.values()))
+            if usual is not None:
+                self._usual[group.name] = usual
 
     def _observe_load(self, offers: dict[str, GroupOffer], snapshot: Snapshot, looked_at: float) -> None:
         """Record the load of each group: the running tasks, and the slots that boot for waiting ones.
@@ -151,7 +167,8 @@ class Adaptive:
         A load fell when nodes began to idle, or halfway since the last look, if none did.
         """
         for name, offer in offers.items():
-            load = snapshot.counts[name].busy + (ceil(offer.kept - 1e-9) + offer.new) * offer.group.slots
+            load = ceil(slots_taken(offer.group, snapshot.counts[name]) - 1e-9)
+            load += (ceil(offer.kept - 1e-9) + offer.new) * offer.group.slots
             gaps, fell_at = self._gaps.setdefault(name, Gaps()), None
             if load < gaps.load:
                 passed = snapshot.now - looked_at
@@ -200,8 +217,10 @@ class Adaptive:
             return 0.0
         boot = min((offer.boot for offer in offers.values() if offer.group.max), default=snapshot.usual_boot)
         boot = max(boot, 0.05)
-        rounds = int((snapshot.now - self._probing_since) / boot + 1e-6)
+        waited = snapshot.now - self._probing_since
+        rounds = int(waited / boot + 1e-6)
         result.look_in = self._probing_since + (rounds + 1) * boot - snapshot.now
+        result.waited = waited if rounds else 0.0
         longest = max(each.demand.ran for each in unknown)
         if longest:
             result.look_in = min(result.look_in, boot - longest)
@@ -300,10 +319,25 @@ class Adaptive:
             limits[node.rank] = keep
         return limits
 
-    def _reached_in(self, ahead: int) -> float:
+    def _at_once(self, group: Group) -> float:
+        """Return how many tasks a node of a group runs at once, if new ones are as the latest ones."""
+        return self._usual.get(group.name, group.slots)
+
+    def _room_for_new(self, snapshot: Snapshot) -> float:
+        """Return for how many new tasks there is room on the active nodes."""
+        if not self._usual:
+            return snapshot.capacity - snapshot.inflight
+        room = 0.0
+        for group in snapshot.groups:
+            slots, counts = max(1, group.slots), snapshot.counts[group.name]
+            free = counts.active - slots_taken(group, counts) / slots
+            room += free * self._at_once(group)
+        return room
+
+    def _reached_in(self, ahead: float) -> float:
         """Return the seconds until new tasks are expected to need more than `ahead` free slots."""
         rate = min(self._rates)
-        return (max(0, ahead) + 1) / rate if rate > 1e-9 else inf
+        return (max(0.0, ahead) + 1) / rate if rate > 1e-9 else inf
 
     def _unneeded_boots(self, offers: dict[str, GroupOffer], snapshot: Snapshot, is_used: bool) -> dict[str, int]:
         """Return the booting nodes that are not needed, by group.
@@ -330,11 +364,11 @@ class Adaptive:
         """Return the number of booting nodes that neither waiting nor, as far as expected, new tasks use in time."""
         counts, group = snapshot.counts[offer.group.name], offer.group
         needed = ceil(offer.kept - 1e-9) + offer.held
-        ahead = snapshot.capacity - snapshot.inflight
+        ahead = self._room_for_new(snapshot)
         keep = _keep(offer, snapshot)
         while needed < offer.coming and self._reached_in(ahead) <= PATIENCE * keep:
             needed += 1
-            ahead += group.slots
+            ahead += self._at_once(group)
         return max(0, min(offer.coming - needed, counts.active + offer.coming - group.min))
 
     def _look_in(

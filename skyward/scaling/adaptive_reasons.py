@@ -6,6 +6,7 @@ from math import inf
 from skyward.formatting import count_text, joined
 from skyward.scaling.offers import GroupOffer, WaitingWork
 from skyward.scaling.snapshot import NodeLoad, Snapshot
+from skyward.scaling.snapshot.fitting import at_once, usual_at_once
 from skyward.scaling.snapshot.gang_text import gangs_wait
 from skyward.scaling.snapshot.wording import idle_text, more_text, of_group
 from skyward.scaling.snapshot.work import rough_text
@@ -38,6 +39,7 @@ def decision_reason(
     waiting: Sequence[WaitingWork],
     offers: dict[str, GroupOffer],
     is_short: bool,
+    waited: float,
     desired: Mapping[str, int],
     cancelled: dict[str, int],
     why_removed: str,
@@ -47,7 +49,7 @@ def decision_reason(
     if snapshot.gangs:
         parts.append(_gangs_text(snapshot, sum(offer.for_gangs for offer in offers.values())))
     if waiting:
-        parts.append(_work_text(snapshot, waiting, offers, is_short, launched))
+        parts.append(_work_text(snapshot, waiting, offers, is_short, waited, launched))
     for name, count in cancelled.items():
         verb = "is" if count == 1 else "are"
         parts.append(f"{count_text(count, 'booting node')}{of_group(name, snapshot)} {verb} not needed any more")
@@ -56,8 +58,7 @@ def decision_reason(
     before = snapshot.desired
     changed = {name: count for name, count in desired.items() if count != before[name]}
     if not parts:
-        busy = f"{snapshot.inflight} of {snapshot.capacity} slots are busy and no task waits"
-        parts.append(busy)
+        parts.append(f"{snapshot.inflight} of {_usable_slots(snapshot)} slots are busy and no task waits")
     if changed and len(offers) > 1:  # the log shows only the sum over all groups
         to = joined(f"{count_text(count)}{of_group(name, snapshot)}" for name, count in changed.items())
         parts.append(f"{to} {'is' if list(changed.values()) == [1] else 'are'} asked for")
@@ -79,9 +80,14 @@ def _work_text(
     waiting: Sequence[WaitingWork],
     offers: dict[str, GroupOffer],
     is_short: bool,
+    waited: float,
     launched: dict[str, int],
 ) -> str:
-    """Return the sentence about the waiting tasks."""
+    """Return the sentence about the waiting tasks.
+
+    Args:
+        waited: seconds for which tasks of unknown length have waited; 0 if no boot has passed since they came.
+    """
     count = sum(each.demand.count for each in waiting)
     tasks = f"{count:,} task" if count == 1 else f"{count:,} tasks"
     boot = min(offer.boot for offer in offers.values())
@@ -90,7 +96,12 @@ def _work_text(
         if (pause := _pause(offers, snapshot)) is not None:
             return f"{tasks} of unknown length {they_wait}, and no node can be launched {_until(pause)}"
         if launched:
-            more = count_text(sum(launched.values()), "more node")
+            new = sum(launched.values())
+            more = count_text(new, "more node")
+            if waited:
+                booting = sum(counts.booting for counts in snapshot.counts.values())
+                more += f", so that {booting + new} boot" if booting else ""
+                more += f" after a wait of {rough_text(waited)}"
             return f"{tasks} of unknown length: {more}, until one has ended or run for a boot, {rough_text(boot)}"
         return f"{tasks} of unknown length {they_wait} until one has ended or run for a boot, {rough_text(boot)}"
     known = [each for each in waiting if each.known]
@@ -98,18 +109,19 @@ def _work_text(
         tasks = f"{unknown:,} {'task' if unknown == 1 else 'tasks'} of unknown length and {count - unknown:,}"
         count -= unknown
     work = sum(each.demand.count * each.seconds for each in known)
-    slots = snapshot.capacity
+    slots = _slots_for(known, snapshot)
     nodes = sum(counts.active for counts in snapshot.counts.values())
     what = f"{tasks} of about {rough_text(work / count)}"
     needed = "needs" if count == 1 and not unknown else "need"
+    end = _end(snapshot, work, slots)
     if not slots:
-        there = "no node is up yet"
+        there = "no node that can run them is up yet" if nodes else "no node is up yet"
     else:
-        there = f"with {count_text(nodes)} they end in {rough_text(_end(snapshot, work))}"
+        there = f"with {count_text(nodes)} they end in {rough_text(end)}"
     wait = min(offer.wait for offer in offers.values())
     if launched:
         return f"{what} {needed} {rough_text(work)} of slots; {there}" + (
-            f", {_too_late(snapshot, waiting, work, boot, wait)}" if slots else ""
+            f", {_too_late(waiting, end, boot, wait)}" if slots else ""
         )
     booting = sum(counts.booting for counts in snapshot.counts.values())
     coming = f", and {count_text(booting)} {'boots' if booting == 1 else 'boot'}" if booting else ""
@@ -118,7 +130,7 @@ def _work_text(
     if is_short and booting == 0:
         return f"{what} {needed} {rough_text(work)} of slots; {there}, and no more nodes may be launched"
     one = "one node" if nodes <= 1 else f"{nodes} nodes"
-    return f"{what} {needed} {rough_text(work / max(1, slots))} on {one}{coming}; a boot takes {rough_text(boot)}"
+    return f"{what} {needed} {rough_text(work / max(1.0, slots))} on {one}{coming}; a boot takes {rough_text(boot)}"
 
 
 def _pause(offers: Mapping[str, GroupOffer], snapshot: Snapshot) -> float | None:
@@ -138,11 +150,11 @@ def _until(pause: float) -> str:
     return "now" if pause == inf else f"for the next {rough_text(pause)}"
 
 
-def _too_late(snapshot: Snapshot, waiting: Sequence[WaitingWork], work: float, boot: float, wait: float) -> str:
+def _too_late(waiting: Sequence[WaitingWork], end: float, boot: float, wait: float) -> str:
     """Return why the nodes that are up do not suffice, as the end of a sentence."""
     target = f"the target of {rough_text(wait)}" if wait else "no target beyond it"
     limits = f"a boot of {rough_text(boot)} and {target}"
-    if _end(snapshot, work) > boot + wait:
+    if end > boot + wait:
         return f"more than {limits} together"
     longest = max(each.demand.waited for each in waiting)
     if longest > boot + wait:
@@ -150,7 +162,31 @@ def _too_late(snapshot: Snapshot, waiting: Sequence[WaitingWork], work: float, b
     return f"but not all of them start within {limits} together"
 
 
-def _end(snapshot: Snapshot, work: float) -> float:
-    """Return the seconds until the waiting tasks end on the nodes that are up."""
+def _usable_slots(snapshot: Snapshot) -> int:
+    """Return how many tasks such as those that run can run at once on the nodes that are up."""
+    found = 0
+    for group in snapshot.groups:
+        counts = snapshot.counts[group.name]
+        usual = usual_at_once(group, counts.shapes, counts.busy - sum(counts.shapes.values()))
+        found += max(counts.busy, round(counts.active * (group.slots if usual is None else usual)))
+    return found
+
+
+def _slots_for(known: Sequence[WaitingWork], snapshot: Snapshot) -> float:
+    """Return how many of the waiting tasks run at once on the nodes that are up, on average over their run times.
+
+    Shapes that no node is up for are left out, unless there is none for any of them: then it is 0.
+    """
+    work = rounds = 0.0
+    for each in known:
+        slots = sum(snapshot.counts[g.name].active * at_once(g, each.demand.needs) for g in snapshot.groups)
+        if slots:
+            work += each.demand.count * each.seconds
+            rounds += each.demand.count * each.seconds / slots
+    return work / rounds if rounds else 0.0
+
+
+def _end(snapshot: Snapshot, work: float, slots: float) -> float:
+    """Return the seconds until the waiting tasks end on nodes that run so many of them at once."""
     running = sum(each.count * max(0.0, (each.seconds or 0.0) - each.age) for each in snapshot.running if each.seconds)
-    return (work + running) / max(1, snapshot.capacity)
+    return (work + running) / max(1.0, slots)

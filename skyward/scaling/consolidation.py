@@ -277,13 +277,11 @@ def _lasts(group: Group, level: int, snapshot: Snapshot, history: NeedHistory) -
         level: number of tasks at once for which the nodes are needed.
     """
     able = [each for each in snapshot.demands if each.count and at_once(group, each.needs)]
-    seconds = sum(each.count * each.seconds for each in able if each.seconds is not None)
-    slots = sum(
-        (snapshot.counts[each.name].active + snapshot.counts[each.name].booting) * max(1, each.slots)
-        for each in snapshot.groups
-        if any(at_once(each, demand.needs) for demand in able)
-    )
-    waiting = seconds / max(1, slots)
+    nodes = {name: counts.active + counts.booting for name, counts in snapshot.counts.items()}
+    waiting = 0.0
+    for demand in able:
+        slots = sum(nodes[each.name] * at_once(each, demand.needs) for each in snapshot.groups)
+        waiting += demand.count * (demand.seconds or 0.0) / max(1, slots)
     lasted = history.lasted(group.name, level, snapshot.now)
     if lasted <= waiting or lasted <= 0:
         return waiting, True

@@ -55,12 +55,19 @@ class Surplus:
 
 
 def _has_room(group: Group, snapshot: Snapshot) -> bool:
-    """Return whether the free slots of a group's busy nodes are as many as those of a node."""
+    """Return whether the free slots of a group's busy nodes, and what their tasks leave, are as much as a node's."""
     counts = snapshot.counts[group.name]
     if group.slots <= 1 or counts.active * group.slots - counts.busy < group.slots:
         return False  # most often, so that the idle nodes are seldom looked for
     idle = sum(node.group == group.name for node in snapshot.idle)
-    return (counts.active - idle) * group.slots - counts.busy >= group.slots
+    nodes = counts.active - idle
+    if nodes * group.slots - counts.busy < group.slots:
+        return False
+    taken: dict[str, float] = {}
+    for needs, number in counts.shapes.items():
+        for name, amount in needs.resources.items():
+            taken[name] = taken.get(name, 0.0) + number * amount
+    return all(amount <= (nodes - 1) * group.resources.get(name, 0.0) + 1e-9 for name, amount in taken.items())
 
 
 def _fits_on_others(node: NodeLoad, group: Group, snapshot: Snapshot) -> bool:

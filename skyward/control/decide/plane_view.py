@@ -62,6 +62,7 @@ class PlaneView:
             desired=desired,
             unrequested=self._table.counts_in("QUEUED").get(name, 0) if is_paused else 0,
             started=self._tasks.started_in(name),
+            shapes=self._tasks.shapes_in(name),
         )
 
     @property

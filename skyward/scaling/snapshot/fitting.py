@@ -1,11 +1,11 @@
 """Fitting of tasks on nodes, and of shapes on groups."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from skyward.scaling.snapshot.values import Group, Snapshot
+from skyward.scaling.snapshot.values import Counts, Group, Snapshot
 from skyward.values.needs import NOTHING, Needs
 
-__all__ = ["at_once", "cheapest", "never"]
+__all__ = ["at_once", "cheapest", "never", "slots_taken", "usual_at_once"]
 
 
 def at_once(group: Group, needs: Needs) -> int:
@@ -16,6 +16,33 @@ def at_once(group: Group, needs: Needs) -> int:
         return 0
     fits = [int(group.resources[name] / amount + 1e-9) for name, amount in needs.resources.items()]
     return min([max(group.slots, 1), *fits])
+
+
+def slots_taken(group: Group, counts: Counts) -> float:
+    """Return the slots that the running tasks of a group take, with those that no resources are left for.
+
+    Of nodes with four slots and the resources for two tasks, each task takes two slots.
+    """
+    if not counts.shapes:
+        return counts.busy
+    slots = max(group.slots, 1)
+    taken = sum(number * slots / (at_once(group, needs) or slots) for needs, number in counts.shapes.items())
+    taken += max(0, counts.busy - sum(counts.shapes.values()))
+    return max(counts.busy, min(taken, counts.active * slots))
+
+
+def usual_at_once(group: Group, shapes: Mapping[Needs, int], others: int) -> float | None:
+    """Return how many tasks a node of the group runs at once, on average over tasks; None without tasks that it holds.
+
+    Args:
+        shapes: numbers of tasks, by shape.
+        others: number of tasks that need no resources.
+    """
+    slots = max(group.slots, 1)
+    fits = [(number, at_once(group, needs)) for needs, number in shapes.items()]
+    tasks = others + sum(number for number, fit in fits if fit)
+    nodes = others / slots + sum(number / fit for number, fit in fits if fit)
+    return tasks / nodes if tasks > 0 else None
 
 
 def cheapest(groups: Iterable[Group], needs: Needs) -> Group | None:

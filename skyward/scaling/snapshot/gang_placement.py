@@ -6,11 +6,13 @@ equal shapes are placed wherever that is possible. For different shapes, "pack" 
 problem: three greedy orders are tried, then, for small gangs, a search with a limited number of steps.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from itertools import islice, pairwise
 
+from skyward.scaling.snapshot.fitting import at_once
 from skyward.scaling.snapshot.values import Counts, GangDemand, Group, Snapshot
 from skyward.values.gangs import GangPlacement
 from skyward.values.needs import Needs, Resources
@@ -360,12 +362,14 @@ class GangUse:
 
     Attributes:
         free: free slots of its active nodes.
-        starting: slots of its nodes that start, or are to be launched.
+        shapes: number of the members that run there, by shape.
+        starting: its nodes that start, or are to be launched, in parts: the share of each that the members fill.
         starting_nodes: number of these nodes.
     """
 
     free: int = 0
-    starting: int = 0
+    shapes: Mapping[Needs, int] = field(default_factory=dict)
+    starting: float = 0.0
     starting_nodes: int = 0
 
 
@@ -425,6 +429,7 @@ class _GangPlanner:
         self._used: set[str] = set()
         self._keep: set[int] = set()
         self._taken: dict[int, int] = {}
+        self._members: dict[int, list[Needs]] = {}
         active = [node for node in snapshot.nodes if node.stage == "active" and node.group in self._groups]
         self._ranks: list[int | None] = [node.rank for node in active]
         self._owner = [node.group for node in active]
@@ -453,9 +458,15 @@ class _GangPlanner:
         starting = [position for position in of_group if self._ranks[position] is None]
         return GangUse(
             sum(min(self._taken[position], self._spare[position]) for position in active),
-            sum(self._taken[position] for position in starting),
+            Counter(needs for position in active for needs in self._members[position] if needs.resources),
+            sum(self._share(position) for position in starting),
             len(starting),
         )
+
+    def _share(self, position: int) -> float:
+        """Return the share of an empty node that the members on it fill."""
+        group = self._groups[self._owner[position]]
+        return min(1.0, sum(1 / (at_once(group, needs) or 1) for needs in self._members[position]))
 
     def _add(self, seats: Sequence[Seats], owner: Sequence[str]) -> None:
         self._free += seats
@@ -482,6 +493,7 @@ class _GangPlanner:
             for member, position in enumerate(places):
                 self._used.add(self._owner[position])
                 self._taken[position] = self._taken.get(position, 0) + 1
+                self._members.setdefault(position, []).append(gang.needs[member])
                 rank = self._ranks[position]
                 if rank is not None:
                     self._keep.add(rank)

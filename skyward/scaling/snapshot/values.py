@@ -82,6 +82,7 @@ class Counts:
         unrequested: number of booting nodes whose machines are not requested yet; counted only while no source of the
             group may be asked.
         started: number of tasks that were ever sent to its nodes.
+        shapes: number of those of its running tasks that take resources of their nodes, by shape.
     """
 
     active: int = 0
@@ -91,6 +92,7 @@ class Counts:
     desired: int = 0
     unrequested: int = 0
     started: int = 0
+    shapes: Mapping[Needs, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

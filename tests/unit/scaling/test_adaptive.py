@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from skyward.scaling.adaptive import Adaptive
 from skyward.scaling.gaps import Gaps
-from skyward.scaling.snapshot import Counts, Demand, Group, NodeLoad, RunningTasks, Snapshot
+from skyward.scaling.snapshot import Counts, Demand, GangDemand, Group, NodeLoad, RunningTasks, Snapshot
 from skyward.scaling.snapshot.work import rough_text, starts_of_busy, starts_of_free
 from skyward.values.needs import NOTHING, Needs
 
@@ -99,6 +99,90 @@ def test_short_tasks_that_waited_for_the_first_boot_launch_nothing_while_a_node_
     assert nodes_for(replace(seen, target_wait="fast")) == 2
 
 
+# Nodes whose resources hold fewer tasks than they have slots.
+
+CPU = Needs({"CPU": 1})
+NARROW = Group("nodes", 0, 100, 4, {"CPU": 1.0}, hourly_price=1.0)
+
+
+def narrow(
+    *demands: Demand, active: int, busy: int, booting: int = 0, group: Group = NARROW, **given_fields: object
+) -> Snapshot:
+    """Return a pool of nodes with four slots and resources for one task of a CPU."""
+    counts = Counts(active, booting, 0, busy, active + booting, shapes={CPU: busy} if busy else {})
+    seen = Snapshot(1000.0, (group,), {"nodes": counts}, demands, boots={"nodes": 60.0}, boot_seconds=60.0)
+    return replace(seen, **given_fields)  # type: ignore[arg-type]  # fields of a snapshot
+
+
+@pytest.mark.parametrize(
+    ("seen", "nodes"),
+    [
+        pytest.param(narrow(Demand(3, CPU, seconds=7200.0), active=1, busy=1), 4, id="free slots are no room"),
+        pytest.param(narrow(Demand(3, CPU, seconds=7200.0), active=2, busy=1), 4, id="a free node is"),
+        pytest.param(narrow(Demand(3, seconds=7200.0), active=1, busy=1), 1, id="for tasks that need no resources"),
+        pytest.param(narrow(Demand(3, CPU, seconds=7200.0), active=1, busy=1, booting=3), 4, id="boots go on"),
+        pytest.param(
+            narrow(Demand(2, CPU, seconds=300.0), active=4, busy=4, running=(RunningTasks(4, 300.0, age=290.0),)),
+            4,
+            id="tasks that are about to end make room",
+        ),
+        pytest.param(
+            narrow(Demand(1, CPU, seconds=7200.0), Demand(1, CPU, seconds=3600.0), active=1, busy=0),
+            2,
+            id="of two functions",
+        ),
+        pytest.param(
+            narrow(Demand(1, CPU, seconds=7200.0), Demand(3, seconds=7200.0), active=1, busy=0), 2, id="beside others"
+        ),
+        pytest.param(
+            narrow(
+                Demand(1, CPU, seconds=7200.0),
+                active=1,
+                busy=0,
+                gangs=(GangDemand((CPU,)),),
+                nodes=(NodeLoad(0, "nodes", "active", free={"CPU": 1.0}),),
+            ),
+            2,
+            id="a gang takes the room",
+        ),
+        pytest.param(
+            narrow(Demand(1, CPU, seconds=7200.0), active=0, busy=0, booting=2, gangs=(GangDemand((CPU, CPU)),)),
+            3,
+            id="a gang takes the boots",
+        ),
+    ],
+)
+def test_nodes_of_which_resources_hold_fewer_tasks_than_slots(seen: Snapshot, nodes: int) -> None:
+    assert nodes_for(seen) == nodes
+
+
+def test_tasks_of_half_the_resources_of_a_node_take_half_of_it() -> None:
+    group = replace(NARROW, resources={"CPU": 8.0}, slots=8)
+    large = Counts(1, 0, 0, 1, 1, shapes={Needs({"CPU": 5}): 1})
+    seen = narrow(Demand(6, CPU, seconds=7200.0), active=1, busy=1, group=group, counts={"nodes": large})
+    assert nodes_for(seen) == 2, "three of them fit beside it"
+    assert nodes_for(replace(seen, demands=(Demand(3, CPU, seconds=7200.0),))) == 1
+    assert nodes_for(replace(seen, demands=(Demand(2, Needs({"CPU": 5}), seconds=7200.0),))) == 3
+
+
+def test_new_tasks_are_expected_to_need_what_the_latest_ones_needed() -> None:
+    """Two free slots of a node that is full were room, so the boot was cancelled."""
+    policy = Adaptive()
+    seen = narrow(active=1, busy=1, booting=1)
+    for minute in range(30):
+        desired = policy.decide(replace(seen, now=60.0 * minute, submitted=minute)).desired
+    assert desired == {"nodes": 2}
+
+
+def test_gaps_of_nodes_that_are_full_with_one_task_are_those_of_their_second_node() -> None:
+    policy = Adaptive()
+    idle = idle_nodes(0, 40)
+    for now, busy in ((0.0, 2), (10.0, 1), (40.0, 2), (50.0, 1), (80.0, 2), (90.0, 1)):
+        policy.decide(narrow(active=2, busy=busy, now=now))
+    decision = policy.decide(narrow(active=2, busy=1, now=130.0, idle=idle))
+    assert decision.desired == {"nodes": 1}, "the next task has come after 30 s so far"
+
+
 # Unknown run times.
 
 
@@ -110,6 +194,17 @@ def test_tasks_of_unknown_length_get_one_node_and_twice_as_many_after_each_boot(
         decision = policy.decide(replace(seen, now=now))
         sizes.append(decision.desired["nodes"])
     assert sizes == [2, 2, 2, 3, 5]
+
+
+def test_reason_of_more_nodes_for_tasks_of_unknown_length_says_how_long_they_have_waited() -> None:
+    policy = Adaptive()
+    seen = pool(Demand(50), boot=60.0)
+    tasks, until = "50 tasks of unknown length", "until one has ended or run for a boot, 60 s"
+    assert policy.decide(replace(seen, now=0.0)).reason == f"{tasks}: 1 more node, {until}"
+    after = "after a wait of 60 s"
+    assert policy.decide(replace(seen, now=60.0)).reason == f"{tasks}: 2 more nodes {after}, {until}"
+    seen = pool(Demand(50), boot=60.0, booting=1)
+    assert policy.decide(replace(seen, now=60.1)).reason == f"{tasks}: 1 more node, so that 2 boot {after}, {until}"
 
 
 def test_running_tasks_that_are_as_long_as_a_boot_prove_that_each_is_worth_a_node() -> None:
@@ -369,6 +464,26 @@ def test_idle_nodes_make_room_for_tasks_that_need_another_group() -> None:
         (
             pool(Demand(8, seconds=7200.0), active=5, most=10, pauses={"nodes": inf}),
             "8 tasks of about 2 h need 16 h of slots; with 5 nodes they end in 3.2 h, and no node can be launched now",
+        ),
+        (
+            narrow(Demand(13, CPU, seconds=1.0), active=1, busy=1, boots={"nodes": 2.0}, target_wait=3.0),
+            "13 tasks of about 1 s need 13 s of slots; with 1 node they end in 13 s, more than a boot of 2 s and the "
+            "target of 3 s together",
+        ),
+        (
+            narrow(Demand(11, CPU, seconds=1.0), active=1, busy=1, running=(RunningTasks(1, 1.0, age=0.5),)),
+            "11 tasks of about 1 s need 11 s on one node; a boot takes 60 s",
+        ),
+        (narrow(active=4, busy=3), "3 of 4 slots are busy and no task waits"),
+        (
+            groups(
+                PLAIN,
+                WITH_GPU,
+                demands=(Demand(4, GPU, seconds=300.0),),
+                counts={"plain": Counts(active=1, busy=1, desired=1), "gpu": Counts()},
+            ),
+            "4 tasks of about 5 min need 20 min of slots; no node that can run them is up yet; 2 nodes of 'gpu' are "
+            "asked for",
         ),
         (pool(booting=2), "2 booting nodes are not needed any more"),
         (

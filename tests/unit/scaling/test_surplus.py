@@ -76,3 +76,15 @@ def test_node_stays_whose_tasks_need_resources_that_the_others_do_not_have() -> 
         decision = policy.decide(pool(now, 2, 1, 2, group=group, needs=Needs({"GPU": 1})))
         assert decision.desired == {"nodes": 3}, "two GPUs of each other node are in use, whatever slots are free"
     assert policy.decide(pool(183.0, 2, 1, 1, group=group, needs=Needs({"GPU": 1}))).victims == (2,)
+
+
+def test_nodes_that_are_full_with_few_tasks_have_no_room() -> None:
+    """Their free slots counted as room for a boot already, so a node went as soon as one task was less."""
+    cpu, group = Needs({"CPU": 1}), replace(GROUP, resources={"CPU": 2.0})
+    policy = Adaptive()
+    for now, busy in ((0.0, (2, 2)), (50.0, (1, 1)), (61.0, (1, 1)), (109.0, (1, 1))):
+        shapes = {"nodes": Counts(active=2, busy=sum(busy), desired=2, shapes={cpu: sum(busy)})}
+        decision = policy.decide(pool(now, *busy, group=group, needs=cpu, counts=shapes))
+        assert decision.desired == {"nodes": 2}, now
+    decision = policy.decide(pool(111.0, 1, 1, group=group, needs=cpu, counts=shapes))
+    assert decision.victims == (1,)

@@ -115,6 +115,10 @@ class TaskQueries:
         node = self._book.table.nodes.get(rank)
         return 0 if node is None else node.busy
 
+    def shapes_in(self, group: str) -> dict[Needs, int]:
+        """Return the number of tasks on the nodes of a group that take resources of them, by shape."""
+        return dict(self._book.table.shapes_in.get(group, ()))
+
     def busy_in(self, group: str) -> int:
         """Return the number of slots in use on the nodes of a group."""
         return self._book.table.busy_in.get(group, 0)

@@ -99,6 +99,7 @@ class SlotTable:
         nodes: the nodes by rank, with those that take no more tasks.
         busy: number of slots in use.
         busy_in: the same, by group.
+        shapes_in: number of tasks that take resources of their nodes, by group and shape.
         started_in: number of tasks that were ever assigned to nodes of a group.
         occupied: ranks of the nodes that hold tasks.
         changes: number of times that a node began or ceased to take tasks.
@@ -109,6 +110,7 @@ class SlotTable:
         self.nodes: dict[int, NodeSlots] = {}
         self.busy = 0
         self.busy_in: dict[str, int] = {}
+        self.shapes_in: dict[str, dict[Needs, int]] = {}
         self.started_in: dict[str, int] = {}
         self.occupied: set[int] = set()
         self.changes = 0
@@ -161,6 +163,8 @@ class SlotTable:
         node = self.nodes.pop(rank, None)
         if node is not None:
             self._count(node, -node.busy)
+            for needs in node.tasks.values():
+                self._count_shape(node, needs, -1)
             self.occupied.discard(rank)
             if _discard(self._order, rank):
                 self.changes += 1
@@ -177,6 +181,7 @@ class SlotTable:
         self.occupied.add(rank)
         self.started_in[node.group] = self.started_in.get(node.group, 0) + 1
         self._count(node, node.busy - before)
+        self._count_shape(node, needs, 1)
         for name, amount in needs.resources.items():
             node.free[name] = node.free.get(name, 0.0) - amount
         if node.spare <= 0:
@@ -192,7 +197,9 @@ class SlotTable:
         if node is None or task not in node.tasks:
             return node
         before = node.busy
-        for name, amount in node.tasks.pop(task).resources.items():
+        needs = node.tasks.pop(task)
+        self._count_shape(node, needs, -1)
+        for name, amount in needs.resources.items():
             node.free[name] += amount
         if not node.tasks:
             self.occupied.discard(rank)
@@ -257,6 +264,13 @@ class SlotTable:
         if change:
             self.busy += change
             self.busy_in[node.group] = self.busy_in.get(node.group, 0) + change
+
+    def _count_shape(self, node: NodeSlots, needs: Needs, change: int) -> None:
+        if needs.resources:
+            shapes = self.shapes_in.setdefault(node.group, {})
+            shapes[needs] = shapes.get(needs, 0) + change
+            if not shapes[needs]:
+                del shapes[needs]
 
     def _reopen(self, node: NodeSlots) -> None:
         if node.spare > 0 and self.takes(node.rank):

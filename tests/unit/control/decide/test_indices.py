@@ -22,7 +22,7 @@ from skyward.control.decide.messages import Resize
 from skyward.control.decide.tasks import messages as tasks
 from skyward.control.decide.tasks.slots import SlotTable
 from skyward.scaling.snapshot import Group
-from skyward.values.needs import NOTHING
+from skyward.values.needs import NOTHING, Needs
 from tests.unit.control.decide.plane_world import World
 
 pytestmark = pytest.mark.unit
@@ -147,7 +147,7 @@ class Slots(RuleBasedStateMachine):
 
     @rule(rank=st.integers(0, 9), slots=st.integers(1, 3))
     def join(self, rank: int, slots: int) -> None:
-        self.table.join(rank, "nodes", slots, {}, frozenset(), 0.0)
+        self.table.join(rank, "nodes", slots, {"CPU": 4.0}, frozenset(), 0.0)
         self.taking.add(rank)
 
     @rule(rank=st.integers(0, 9))
@@ -161,10 +161,10 @@ class Slots(RuleBasedStateMachine):
         self.taking.discard(rank)
 
     @precondition(lambda self: self.table.nodes)
-    @rule(which=st.integers(0, 99))
-    def assign(self, which: int) -> None:
+    @rule(which=st.integers(0, 99), needs=st.sampled_from([NOTHING, Needs({"CPU": 1}), Needs({"CPU": 2})]))
+    def assign(self, which: int, needs: Needs) -> None:
         rank = sorted(self.table.nodes)[which % len(self.table.nodes)]
-        self.table.assign(rank, next(self.numbers), NOTHING, 0.0)
+        self.table.assign(rank, next(self.numbers), needs, 0.0)
         self.last = rank
 
     @precondition(lambda self: any(node.tasks for node in self.table.nodes.values()))
@@ -180,6 +180,8 @@ class Slots(RuleBasedStateMachine):
         assert self.table.ranks == tuple(sorted(self.taking))
         assert all(self.table.takes(rank) == (rank in self.taking) for rank in range(10))
         assert self.table.occupied == {rank for rank, node in nodes.items() if node.tasks}
+        shapes = Counter(needs for node in nodes.values() for needs in node.tasks.values() if needs.resources)
+        assert self.table.shapes_in.get("nodes", {}) == shapes
         assert self.table.busy == self.table.busy_in.get("nodes", 0) == sum(node.busy for node in nodes.values())
         free = [rank for rank in sorted(self.taking) if nodes[rank].spare > 0]
         in_turn = [rank for rank in free if rank > self.last] or free
