@@ -59,7 +59,7 @@ def plane_of(launchers: Mapping[str, Launcher], options: Options, size: SizeEntr
     )
     if size is not None:
         settings = resumed(settings, size.bounds, size.desired)
-    return ControlPlane(settings, find_policy(options.policy))
+    return ControlPlane(settings, find_policy(options.policy), time.monotonic)
 
 
 def boot_limit(launcher: Launcher) -> float:

@@ -4,7 +4,8 @@ One pure step, `message, now -> effects`. The asyncio pool (`skyward.control.act
 (`skyward.simulator`) drive this same class; they differ in the clock, and in what executes the effects.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 
 from skyward.control.decide.autoscaler import Autoscaler, BlockedNodes, GrowthLimits
@@ -39,6 +40,7 @@ from skyward.control.decide.messages import (
     UpdateGroup,
 )
 from skyward.control.decide.plane_view import PlaneView
+from skyward.control.decide.policy_time import PolicyStopwatch
 from skyward.control.decide.prospects.first_nodes import FirstNodes
 from skyward.control.decide.prospects.gangs import GangEnd, GangProspects
 from skyward.control.decide.prospects.groups import RAISE_BUDGET, GroupObstacle, Prospects, VainWait
@@ -54,8 +56,10 @@ from skyward.errors import IllegalTransitionError
 from skyward.events.decisions import UNUSABLE, Decider, DecisionEvent, DecisionLog
 from skyward.formatting import count_text, money_text
 from skyward.kept.registry import KeptRegistry
+from skyward.scaling.registry import is_custom
 from skyward.scaling.snapshot import DEFAULT_IDLE_TIMEOUT, Demand, Group, Policy, RetainedNodes, Snapshot
 from skyward.scaling.snapshot.bundles import floor_nodes
+from skyward.scaling.snapshot.gang_placement import gang_nodes
 from skyward.values.needs import NOTHING, Needs
 
 __all__ = ["ControlPlane"]
@@ -70,6 +74,9 @@ _SAME_MACHINES = frozenset({"image", "volumes", "capabilities"})
 class ControlPlane:
     """The state of one pool. `handle` is the only entry point; it returns effects, in order.
 
+    Args:
+        clock: seconds of a clock that runs while a policy decides, to point out a slow one; None in virtual time.
+
     Attributes:
         decisions: the latest decisions.
         causes: the latest messages that changed machines or decisions, by number.
@@ -77,11 +84,13 @@ class ControlPlane:
         ready: True once enough nodes were active.
         handled: number of the latest message, from 1 on.
         failure: why nodes cannot be launched; empty while they can.
+        policy_time: how long a policy of the user decides; None without a clock.
     """
 
-    def __init__(self, settings: PlaneSettings, policy: Policy) -> None:
+    def __init__(self, settings: PlaneSettings, policy: Policy, clock: Callable[[], float] | None = None) -> None:
         self.settings = settings
         self.policy = policy
+        self.policy_time = None if clock is None or not is_custom(policy) else PolicyStopwatch(policy.name, clock)
         self.groups = {group.name: group for group in settings.groups}
         self.tasks = TaskManager(settings.retries, settings.groups, settings.max_nodes)
         self.ledger = Ledger(settings.budget)
@@ -120,6 +129,7 @@ class ControlPlane:
         self._evaluated_at = float("-inf")
         self._evaluate_at: float | None = None
         self._policy_failure = ""
+        self._is_custom = is_custom(policy)
         self._reconciled_at = 0.0
         self._recalled_at = float("-inf")
         self.handled = 0
@@ -740,13 +750,16 @@ class ControlPlane:
         room = {name: self.ledger.room(self.reconciler.price_now(name, now), now) for name in self.groups}
         obstacles = self._blocked(now)
         blocked = {name: BlockedNodes(self._not_waited_for(name), each.why) for name, each in obstacles.items()}
+        snapshot = self._snapshot(obstacles, now)
         try:
-            snapshot = self._snapshot(obstacles, now)
             needed = {} if self.policy.name == "no" else self._first_nodes.overlooked(snapshot.groups)
-            limits = GrowthLimits(room, self.ledger.budget, blocked, needed)
-            verdict = self.autoscaler.evaluate(snapshot, limits)
+            limits = GrowthLimits(room, self.ledger.budget, blocked, needed, self._for_gangs(snapshot))
+            with self.policy_time or nullcontext():
+                verdict = self.autoscaler.evaluate(snapshot, limits)
         except (Exception, SystemExit) as error:  # of a policy that the user wrote; the pool stays as it is
             failed = failure_text(error)
+            if self._is_custom and gang_nodes(snapshot).launch:
+                failed += "; a gang waits that gets no nodes before the policy decides, or `pool.resize` adds them"
             if failed != self._policy_failure:
                 self._policy_failure = failed
                 self._log("policy", dict(self.desired), dict(self.desired), failed, now, effects, UNUSABLE)
@@ -759,6 +772,13 @@ class ControlPlane:
         self._log("policy", before, after, reason, now, effects, verdict.held_back)
         if verdict.changed:
             self._reconcile(machines.Desired(after, verdict.victims), now, effects)
+
+    def _for_gangs(self, snapshot: Snapshot) -> dict[str, int]:
+        """Return the nodes that the waiting gangs need, by group, for a policy that may not count gangs."""
+        if not self._is_custom or not snapshot.gangs:
+            return {}
+        plan = gang_nodes(snapshot)
+        return {name: least for name in self.groups if (least := plan.least(name))}
 
     def _not_waited_for(self, group: str) -> int:
         """Return the number of nodes of a blocked group that need not be waited for: those over its minimum."""
@@ -954,7 +974,7 @@ class ControlPlane:
             pass
         elif isinstance(message, Tick):
             pass  # only new tasks trigger an evaluation here; `_tick` does those that are due by time
-        elif self.tasks.queued and self._looks_at_tasks and self.ready and self.elastic:
+        elif self.tasks.queued and self._looks_at(message) and self.ready and self.elastic:
             if now >= self._evaluated_at + self.settings.evaluation_gap:
                 self._evaluate(now, effects)
             elif self._evaluate_at is None:
@@ -999,9 +1019,14 @@ class ControlPlane:
             self._log("reconciler", self.desired, self.desired, reason, now, effects)
             effects.extend(self.tasks.handle(tasks.EndPinned(rank, end.outcome, end.why), now, self.handled))
 
-    @property
-    def _looks_at_tasks(self) -> bool:
-        """True if new tasks trigger an evaluation: of a policy without an interval, unless the last one failed."""
+    def _looks_at(self, message: PlaneMessage) -> bool:
+        """Return whether a message about tasks triggers an evaluation.
+
+        It does under a policy without an interval, unless the last one failed; and a gang does under a policy of the
+        user, whatever its interval is.
+        """
+        if self._is_custom and isinstance(message, tasks.SubmitGang):
+            return True
         return self.policy.interval is None and not self._policy_failure
 
     def _enough(self) -> bool:
