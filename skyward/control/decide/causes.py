@@ -28,7 +28,7 @@ from skyward.control.decide.messages import (
 from skyward.control.decide.tasks import messages as tasks
 from skyward.formatting import count_text, joined, money_text
 
-__all__ = ["Cause", "CauseLog", "describe", "resized_text"]
+__all__ = ["Cause", "CauseLog", "describe", "resized_text", "size_text"]
 
 KEPT = 1000
 
@@ -135,12 +135,13 @@ def describe(message: PlaneMessage, rank_of: Callable[[int], int | None]) -> str
 
 def resized_text(bounds: Mapping[str, tuple[int, int]]) -> str:
     """Return a resize with its bounds: `resized to between 2 and 4 nodes`; of several groups, with their names."""
-    sizes = [
-        (count_text(least) if least == most else f"between {least} and {most} nodes")
-        + (f" of {name!r}" if len(bounds) > 1 else "")
-        for name, (least, most) in bounds.items()
-    ]
-    return f"resized to {joined(sizes)}"
+    return f"resized to {joined(size_text(*of, name if len(bounds) > 1 else None) for name, of in bounds.items())}"
+
+
+def size_text(least: int, most: int, group: str | None) -> str:
+    """Return the bounds of a group: `between 2 and 4 nodes of 'gpu'`; `group`: None for one that needs no name."""
+    size = count_text(least) if least == most else f"between {least} and {most} nodes"
+    return size if group is None else f"{size} of {group!r}"
 
 
 def _task_text(message: TaskMessage) -> str:

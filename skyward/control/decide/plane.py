@@ -128,6 +128,7 @@ class ControlPlane:
         self._boots: dict[str, float] = {}
         self._evaluated_at = float("-inf")
         self._evaluate_at: float | None = None
+        self._evaluate_for = ""
         self._policy_failure = ""
         self._is_custom = is_custom(policy)
         self._reconciled_at = 0.0
@@ -278,7 +279,7 @@ class ControlPlane:
             if self.ready and not self.budget_exhausted:
                 self._end_hopeless_gangs(now, effects)
             if not any(self.desired.values()):
-                self._wake_for_gangs("a gang was submitted and the pool has no nodes", now, effects)
+                self._wake_for_gangs(now, effects)
         if new is not None and new.kept:
             self._spare_keeping(now, effects)
         self._remove_emptied(now, effects)
@@ -322,14 +323,14 @@ class ControlPlane:
         """True if the policy may launch the first node of a pool that has none."""
         return self._may_adapt and self.head is None
 
-    def _wake_for_gangs(self, reason: str, now: float, effects: list[PlaneEffect]) -> bool:
+    def _wake_for_gangs(self, now: float, effects: list[PlaneEffect]) -> bool:
         """Launch the nodes that the waiting gangs need, for a pool that has none; return whether it does."""
         if self.budget_exhausted or self.policy.name == "no":
             return False
-        after = self._first_nodes.for_gangs(self.snapshot(now))
-        if after is None:
+        first = self._first_nodes.for_gangs(self.snapshot(now))
+        if first is None:
             return False
-        self._decide("policy", after, reason, now, effects)
+        self._decide("policy", *first, now, effects)
         return True
 
     def _end_hopeless_gangs(self, now: float, effects: list[PlaneEffect]) -> None:
@@ -789,8 +790,13 @@ class ControlPlane:
         """Ask the policy soon, if nodes cannot be launched now of which others could take the place."""
         blocked = self._blocked(now) if self.tasks.queued or self._floor else {}
         if any(map(self.reconciler.unrequested, blocked)) or self.reconciler.given_up:
-            soon = max(now, self._evaluated_at + self.settings.evaluation_gap)
-            self._evaluate_at = soon if self._evaluate_at is None else min(soon, self._evaluate_at)
+            self._evaluate_soon(max(now, self._evaluated_at + self.settings.evaluation_gap))
+
+    def _evaluate_soon(self, at: float) -> None:
+        """Evaluate the policy at a time, for the message that is handled now, unless that is due earlier."""
+        if self._evaluate_at is None or isinstance(self._message, tasks.Submitted | tasks.SubmitGang):
+            self._evaluate_for = describe(self._message, self._rank_of)
+        self._evaluate_at = at if self._evaluate_at is None else min(at, self._evaluate_at)
 
     def retained(self, now: float) -> dict[str, RetainedNodes]:
         """Return the nodes that scaling down keeps, by group; the head stays while any node does."""
@@ -926,6 +932,8 @@ class ControlPlane:
             self._reconciled_at = now
             self._reconcile(machines.Reconcile(), now, effects)
         if self.ready and now >= min(self._due_evaluations()):
+            if self._evaluate_at is not None and now >= self._evaluate_at:
+                self.causes.add(Cause(self.handled, self._evaluate_for))
             self._evaluate(now, effects)
 
     def _due_evaluations(self) -> Iterable[float]:
@@ -977,13 +985,13 @@ class ControlPlane:
         elif self.tasks.queued and self._looks_at(message) and self.ready and self.elastic:
             if now >= self._evaluated_at + self.settings.evaluation_gap:
                 self._evaluate(now, effects)
-            elif self._evaluate_at is None:
-                self._evaluate_at = self._evaluated_at + self.settings.evaluation_gap
+            else:
+                self._evaluate_soon(self._evaluated_at + self.settings.evaluation_gap)
 
     def _adjust_for_waiting(self, now: float, effects: list[PlaneEffect]) -> bool:
         """Launch the first nodes for gangs, or make room for waiting tasks in a full pool; return whether it did."""
         if self.tasks.has_waiting_gangs and not any(self.desired.values()) and self._may_wake:
-            return self._wake_for_gangs("gangs wait and the pool has no nodes", now, effects)
+            return self._wake_for_gangs(now, effects)
         room = self._room_maker.for_tasks(now)
         if room is None and self.tasks.has_waiting_gangs and self._may_adapt:
             room = self._room_maker.for_gang(lambda obstacles: self._snapshot(obstacles, now), now)
@@ -992,7 +1000,7 @@ class ControlPlane:
         self._decide("reconciler", room.after, room.reason, now, effects, victims=room.victims)
         if not any(self.desired.values()) and self.head is None:  # at once: the policy may want the former nodes again
             if room.needs is None:
-                self._wake_for_gangs("gangs wait and the pool has no nodes", now, effects)
+                self._wake_for_gangs(now, effects)
             else:
                 self._wake(room.needs, "tasks wait and the pool has no nodes", now, effects)
         return True

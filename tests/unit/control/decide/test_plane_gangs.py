@@ -6,7 +6,7 @@ import pytest
 
 from skyward.control.decide.machines import messages as machines
 from skyward.control.decide.machines.requests import Limits
-from skyward.control.decide.messages import Resize, SetBudget
+from skyward.control.decide.messages import Decided, Resize, SetBudget
 from skyward.control.decide.tasks import messages as tasks
 from skyward.scaling.snapshot import Decision, GangDemand, Group, Snapshot
 from skyward.values.gangs import GangPlacement
@@ -190,3 +190,25 @@ def test_custom_policy_that_fails_says_that_a_gang_waits() -> None:
     world.tell(Resize({"a": (2, 3)}))
     world.deliver()
     assert world.sent
+
+
+def test_first_nodes_for_a_gang_have_their_numbers_in_the_reason() -> None:
+    """Regression: it said only that a gang was submitted and the pool had no nodes."""
+    cpu = Group("cpu", 0, 4, resources={"CPU": 4}, hourly_price=1.0)
+    gpu = Group("gpu", 0, 2, resources={"CPU": 8, "GPU": 1}, hourly_price=8.0)
+    world = World(cpu, gpu).open()
+    submit(world, GPU, NOTHING, NOTHING, placement="strict_spread")
+    gang = "a gang of 3 tasks (placement 'strict_spread') waits and the pool has no nodes"
+    assert world.reasons_given == [f"0 -> 3 nodes: {gang}, so 2 nodes of 'cpu' and 1 node of 'gpu' are launched"]
+
+
+def test_decision_for_a_gang_has_the_gang_as_its_cause_though_it_is_made_a_moment_later() -> None:
+    """Regression: the cause was a regular check."""
+    world = World(Group("a", 1, 4), policy="adaptive").open()
+    (task,) = world.submit()  # the policy is asked, and not again at once
+    world.finish([task])
+    submit(world, NOTHING, NOTHING)
+    world.wait(0.2)
+    (decided,) = [each.event for each in world.said if isinstance(each, Decided) and each.event.change]
+    assert decided.cause.endswith(": gang of 2 tasks, 3 to 4, submitted")
+    assert "gang of 2 tasks (placement 'pack') waits" in decided.reason
