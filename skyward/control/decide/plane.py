@@ -153,6 +153,7 @@ class ControlPlane:
 
     def _step(self, message: PlaneMessage, now: float) -> list[PlaneEffect]:
         effects: list[PlaneEffect] = []
+        head = self._place_of_head
         match message:
             case tasks.Submitted(target=target) if target is not None and self._drain_can_end(target):
                 self._submit_to_draining(message, target, now, effects)
@@ -233,7 +234,15 @@ class ControlPlane:
             self._advance_updates(now, effects)
         if self._uses:
             self._end_uses(effects, now)
+        if self._place_of_head not in (head, None):  # node 0 stays as long as one that keeps values, in any group
+            self._spare_keeping(now, effects)
         return effects
+
+    @property
+    def _place_of_head(self) -> str | None:
+        """Group that node 0 is to be launched in, or was; None if there is none."""
+        head = self.reconciler.table.assignments.get(0)
+        return None if head is None else head.machine.group
 
     def close(self, now: float) -> list[PlaneEffect]:
         """Terminate every machine, whatever runs there; each must still be reported as `Terminated`."""
