@@ -76,7 +76,7 @@ def _line(each: Difference) -> tuple[str, ...]:
     return (
         str(each.line),
         duration_text(each.since),
-        str(snapshot.queued),
+        str(snapshot.queued + sum(len(gang.needs) for gang in snapshot.gangs)),
         _nodes(snapshot.desired),
         _nodes(each.recorded.nodes(snapshot)),
         _nodes(each.now.nodes(snapshot)),

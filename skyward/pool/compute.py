@@ -22,6 +22,7 @@ from skyward.control.act.tasks.future import TaskFuture, wait_result
 from skyward.control.act.tasks.group_stream import GroupStream
 from skyward.control.act.tasks.run import Run, future_of
 from skyward.control.act.tasks.task import Sink
+from skyward.control.decide.causes import bounds_text
 from skyward.control.observe.snapshot import PoolReport, PoolSnapshot
 from skyward.errors import (
     NoGroupFitsError,
@@ -37,7 +38,6 @@ from skyward.events.bus import EventBus
 from skyward.events.decisions import DecisionEvent
 from skyward.events.metrics import NodeMetrics
 from skyward.events.output import Follower, Logs, OutputFilter, StreamName
-from skyward.formatting import count_text
 from skyward.functions.decorator import (
     PendingFunction,
     PendingFunctionGroup,
@@ -394,16 +394,14 @@ class Compute(RightSide):
 
         Raises:
             SpecError: not a number of nodes, or no such group.
-            UsageError: nodes that keep values would have to be removed.
+            UsageError: nodes that keep values would have to be removed, or the groups have more than `max_nodes`.
             PoolClosedError: the pool is not open.
         """
         name = self._group_name(group)
         pool, wanted = self._ready(), Nodes.of(nodes)
         if reason := background.call(lambda: pool.resize(wanted, name)):
-            raise UsageError(
-                f"Pool {self.name!r} cannot have {count_text(wanted)}: {reason}. Drop the kept values first, with "
-                "`.drop()` of the handle or `%sky drop`, or ask for more nodes."
-            )
+            size = bounds_text(wanted.min, wanted.ceiling, None if group is None else name)
+            raise UsageError(f"Pool {self.name!r} cannot have {size}: {reason}.")
         self._resized[name] = wanted
 
     def _group_name(self, group: str | None) -> str:

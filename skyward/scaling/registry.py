@@ -1,6 +1,6 @@
 """Registry of policies by name."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from skyward.errors import SpecError
 from skyward.scaling.adaptive import Adaptive
@@ -15,9 +15,9 @@ from skyward.scaling.vanilla import Vanilla
 from skyward.values import limits
 from skyward.values.validation import closest, seconds, shown
 
-__all__ = ["POLICIES", "find_policy"]
+__all__ = ["POLICIES", "find_policy", "is_custom"]
 
-_MAKERS: Mapping[str, Callable[[], Policy]] = {
+_MAKERS: Mapping[str, type[Policy]] = {
     "adaptive": Adaptive,
     "pressure": Pressure,
     "no": No,
@@ -29,6 +29,11 @@ _MAKERS: Mapping[str, Callable[[], Policy]] = {
 
 POLICIES = tuple(_MAKERS)
 """Names of the policies; the first is the default."""
+
+
+def is_custom(policy: Policy) -> bool:
+    """Return whether a policy is the user's own."""
+    return type(policy) not in _MAKERS.values()
 
 
 def find_policy(given: object) -> Policy:

@@ -47,7 +47,7 @@ def test_desired_nodes_settle_where_node_0_stands_in_the_way_of_a_gang() -> None
     assert simulate(scenario_of(90001371, 10.0)).steps
 
 
-@pytest.mark.parametrize("seed", [100000334, 100003263])
+@pytest.mark.parametrize("seed", [100000334, 100003263, 420000936])
 def test_node_that_keeps_a_value_stays_beside_a_head_that_is_launched_again(seed: int) -> None:
     assert simulate(scenario_of(seed, 10.0)).steps
 

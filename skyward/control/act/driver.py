@@ -72,7 +72,7 @@ def plane_of(
     )
     if size is not None:
         settings = resumed(settings, size.bounds, size.desired)
-    return ControlPlane(settings, find_policy(options.policy))
+    return ControlPlane(settings, find_policy(options.policy), time.monotonic)
 
 
 def boot_limit(launcher: Launcher) -> float:

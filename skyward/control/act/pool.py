@@ -476,6 +476,8 @@ class Pool:
         sent: set[Node] = set()
         now = _now()
         effects = self._plane.handle(message, now)
+        if self._plane.policy_time is not None and (slow := self._plane.policy_time.take_warning()):
+            self.note(slow)
         self._write_decisions()
         self._publisher.publish_step(message, effects, now)
         for effect in effects:

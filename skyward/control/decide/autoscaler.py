@@ -1,10 +1,11 @@
 """The autoscaler: asks the policy for the number of nodes, and decides how much of that to apply now. No I/O.
 
 The policy's request is clamped to the bounds of the groups, the pool and the budget, and is at least the floor set with
-`request_resources`. Scaling up is immediate. Scaling down waits until nothing has changed for the cooldown and the
-policy has requested fewer nodes all that time; the highest of those requests is used. A request that is based on an
-idle time waits only until nothing has been added for the cooldown. Booting nodes that are given up, and nodes whose
-replacements are active, go at once, and no others in their place. Nodes that keep values for later tasks stay.
+`request_resources`, and what waiting gangs need under a policy of the user. Scaling up is immediate. Scaling down waits
+until nothing has changed for the cooldown and the policy has requested fewer nodes all that time; the highest of those
+requests is used. A request that is based on an idle time waits only until nothing has been added for the cooldown.
+Booting nodes that are given up, and nodes whose replacements are active, go at once, and no others in their place.
+Nodes that keep values for later tasks stay.
 
 Source: spec/ "Provision controllers".
 """
@@ -18,6 +19,7 @@ from skyward.control.lifecycle import AUTOSCALER, AutoscalerState, Lifecycle
 from skyward.formatting import count_text, joined, money_text
 from skyward.scaling.snapshot import Decision, Policy, Snapshot
 from skyward.scaling.snapshot.bundles import floor_nodes
+from skyward.scaling.snapshot.gang_text import gangs_wait
 from skyward.scaling.snapshot.wording import NO_MORE, of_group, seconds_text
 
 __all__ = ["Autoscaler", "BlockedNodes", "Evaluation", "GrowthLimits"]
@@ -41,12 +43,14 @@ class GrowthLimits:
         blocked: nodes that cannot be launched now, by group: if the policy wants nodes of others, they are no longer
             waited for.
         needed: nodes without which waiting tasks could start nowhere, by group.
+        for_gangs: nodes that the waiting gangs need, by group; empty for a policy that counts gangs itself.
     """
 
     room: Mapping[str, int | None] = field(default_factory=dict)
     budget: float | None = None
     blocked: Mapping[str, BlockedNodes] = field(default_factory=dict)
     needed: Mapping[str, int] = field(default_factory=dict)
+    for_gangs: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +241,8 @@ def _within_bounds(decision: Decision, snapshot: Snapshot, limits: GrowthLimits)
         waited_for = before[name] - limits.blocked[name].nodes if name in limits.blocked else before[name]
         least = [(waited_for if starting else 0, "the nodes stay while tasks wait for the first one")]
         least.append((limits.needed.get(name, 0), f"tasks wait that only nodes of group {name!r} can run"))
+        if for_gangs := limits.for_gangs.get(name, 0):
+            least.append((for_gangs, f"{gangs_wait(snapshot)}, so at least {count_text(for_gangs)}{of} must be there"))
         floored = count_text(floor.get(name, 0))
         least.append((floor.get(name, 0), f"`request_resources` reserves at least {floored}{of}"))
         least += [(retained.nodes, retained.why)] if retained is not None else []

@@ -29,7 +29,7 @@ from skyward.control.decide.messages import (
 from skyward.control.decide.tasks import messages as tasks
 from skyward.formatting import count_text, joined, money_text
 
-__all__ = ["Cause", "CauseLog", "describe", "resized_text"]
+__all__ = ["Cause", "CauseLog", "bounds_text", "describe", "resized_text"]
 
 KEPT = 1000
 
@@ -139,12 +139,14 @@ def describe(message: PlaneMessage, groups: Collection[str], rank_of: Callable[[
 
 def resized_text(bounds: Mapping[str, tuple[int, int]], groups: Collection[str]) -> str:
     """Return a resize with its bounds: `resized to between 2 and 4 nodes`; in a pool of several groups, with names."""
-    sizes = [
-        (count_text(least) if least == most else f"between {least} and {most} nodes")
-        + (f" of {name!r}" if len(groups) > 1 else "")
-        for name, (least, most) in bounds.items()
-    ]
-    return f"resized to {joined(sizes)}"
+    named = len(groups) > 1
+    return f"resized to {joined(bounds_text(*of, name if named else None) for name, of in bounds.items())}"
+
+
+def bounds_text(least: int, most: int, group: str | None) -> str:
+    """Return the bounds of a group: `between 2 and 4 nodes of 'gpu'`; `group`: None for one that needs no name."""
+    size = count_text(least) if least == most else f"between {least} and {most} nodes"
+    return size if group is None else f"{size} of {group!r}"
 
 
 def _task_text(message: TaskMessage) -> str:

@@ -4,7 +4,8 @@ One pure step, `message, now -> effects`. The asyncio pool (`skyward.control.act
 (`skyward.simulator`) drive this same class; they differ in the clock, and in what executes the effects.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 
 from skyward.control.decide.autoscaler import Autoscaler, BlockedNodes, GrowthLimits
@@ -40,6 +41,7 @@ from skyward.control.decide.messages import (
     UpdateGroup,
 )
 from skyward.control.decide.plane_view import PlaneView
+from skyward.control.decide.policy_time import PolicyStopwatch
 from skyward.control.decide.prospects.first_nodes import FirstNodes
 from skyward.control.decide.prospects.gangs import GangEnd, GangProspects
 from skyward.control.decide.prospects.groups import RAISE_BUDGET, GroupObstacle, Prospects, VainWait
@@ -55,8 +57,10 @@ from skyward.errors import IllegalTransitionError
 from skyward.events.decisions import UNUSABLE, Decider, DecisionEvent, DecisionLog
 from skyward.formatting import count_text, money_text
 from skyward.kept.registry import KeptRegistry
+from skyward.scaling.registry import is_custom
 from skyward.scaling.snapshot import DEFAULT_IDLE_TIMEOUT, Demand, Group, Policy, RetainedNodes, Snapshot
 from skyward.scaling.snapshot.bundles import floor_nodes
+from skyward.scaling.snapshot.gang_placement import gang_nodes
 from skyward.values.needs import NOTHING, Needs
 
 __all__ = ["ControlPlane"]
@@ -74,6 +78,9 @@ _SAME_MACHINES = frozenset({"image", "volumes", "capabilities"})
 class ControlPlane:
     """The state of one pool. `handle` is the only entry point; it returns effects, in order.
 
+    Args:
+        clock: seconds of a clock that runs while a policy decides, to point out a slow one; None in virtual time.
+
     Attributes:
         decisions: the latest decisions.
         causes: the latest messages that changed machines or decisions, by number.
@@ -81,11 +88,13 @@ class ControlPlane:
         ready: True once enough nodes were active.
         handled: number of the latest message, from 1 on.
         failure: why nodes cannot be launched; empty while they can.
+        policy_time: how long a policy of the user decides; None without a clock.
     """
 
-    def __init__(self, settings: PlaneSettings, policy: Policy) -> None:
+    def __init__(self, settings: PlaneSettings, policy: Policy, clock: Callable[[], float] | None = None) -> None:
         self.settings = settings
         self.policy = policy
+        self.policy_time = None if clock is None or not is_custom(policy) else PolicyStopwatch(policy.name, clock)
         self.groups = {group.name: group for group in settings.groups}
         self.tasks = TaskManager(settings.retries, settings.groups, settings.max_nodes)
         self.ledger = Ledger(settings.budget)
@@ -128,7 +137,9 @@ class ControlPlane:
         self._evaluated_at = float("-inf")
         self._had_waiting = False
         self._evaluate_at: float | None = None
+        self._evaluate_for = ""
         self._policy_failure = ""
+        self._is_custom = is_custom(policy)
         self._reconciled_at = 0.0
         self._recalled_at = float("-inf")
         self.handled = 0
@@ -151,6 +162,7 @@ class ControlPlane:
 
     def _step(self, message: PlaneMessage, now: float) -> list[PlaneEffect]:
         effects: list[PlaneEffect] = []
+        head = self._place_of_head
         match message:
             case tasks.Submitted(target=target) if target is not None and self._takes_again(target, message.needs):
                 self._submit_to_draining(message, target, now, effects)
@@ -227,7 +239,6 @@ class ControlPlane:
                     self._remove_emptied(now, effects)
                 if isinstance(message, machines.Refused | machines.Failed | machines.Lost):
                     self._look_for_others(now)
-                    self._want_retained(now, effects)
         if self.ledger.budget is not None:
             self._watch_budget(now, effects)
         if self.updates and not self.budget_exhausted:
@@ -237,7 +248,15 @@ class ControlPlane:
             self._advance_updates(now, effects)
         if self._uses:
             self._end_uses(effects, now)
+        if self._place_of_head not in (head, None):  # node 0 stays as long as one that keeps values, in any group
+            self._spare_keeping(now, effects)
         return effects
+
+    @property
+    def _place_of_head(self) -> str | None:
+        """Group that node 0 is to be launched in, or was; None if there is none."""
+        head = self.reconciler.table.assignments.get(0)
+        return None if head is None else head.machine.group
 
     def close(self, now: float) -> list[PlaneEffect]:
         """Terminate every machine, whatever runs there; each must still be reported as `Terminated`."""
@@ -284,7 +303,7 @@ class ControlPlane:
             if self.ready and not self.budget_exhausted:
                 self._end_hopeless_gangs(now, effects)
             if not any(self.desired.values()):
-                self._wake_for_gangs("a gang was submitted and the pool has no nodes", now, effects)
+                self._wake_for_gangs(now, effects)
         if new is not None and new.kept:
             self._spare_keeping(now, effects)
         self._remove_emptied(now, effects)
@@ -328,14 +347,14 @@ class ControlPlane:
         """True if the policy may launch the first node of a pool that has none."""
         return self._may_adapt and self.head is None
 
-    def _wake_for_gangs(self, reason: str, now: float, effects: list[PlaneEffect]) -> bool:
+    def _wake_for_gangs(self, now: float, effects: list[PlaneEffect]) -> bool:
         """Launch the nodes that the waiting gangs need, for a pool that has none; return whether it does."""
         if self.budget_exhausted or self.policy.name == "no":
             return False
-        after = self._first_nodes.for_gangs(self.snapshot(now))
-        if after is None:
+        first = self._first_nodes.for_gangs(self.snapshot(now))
+        if first is None:
             return False
-        self._decide("policy", after, reason, now, effects)
+        self._decide("policy", *first, now, effects)
         return True
 
     def _end_hopeless_gangs(self, now: float, effects: list[PlaneEffect]) -> None:
@@ -697,17 +716,11 @@ class ControlPlane:
         draining = [rank for rank in sorted(self._draining) if rank in kept and self._drain_can_end(rank)]
         for rank in [rank for rank in draining if self._cancel_drain(rank, now, effects)]:
             self._undo_drain(rank, f"node {rank} keeps {kept[rank]}, so its drain is cancelled", now, effects)
-        if not self._want_retained(now, effects) and draining:
-            self._reconcile(machines.Reconcile(), now, effects)
-
-    def _want_retained(self, now: float, effects: list[PlaneEffect]) -> bool:
-        """Want as many nodes as must stay, which the head may have joined; return whether that changes anything."""
-        if self.budget_exhausted:
-            return False
         after, stay = self._with_retained(self.desired, now)
         if stay:
             self._decide("reconciler", after, stay, now, effects)
-        return bool(stay)
+        elif draining:
+            self._reconcile(machines.Reconcile(), now, effects)
 
     def _with_retained(self, wanted: Mapping[str, int], now: float) -> tuple[Mapping[str, int], str]:
         """Return the wanted nodes, by group, with those that keep values, and the reason if a number was raised.
@@ -776,13 +789,16 @@ class ControlPlane:
         room = {name: self.ledger.room(self.reconciler.price_now(name, now), now) for name in self.groups}
         obstacles = self._blocked(now)
         blocked = {name: BlockedNodes(self._not_waited_for(name), each.why) for name, each in obstacles.items()}
+        snapshot = self._snapshot(obstacles, now)
         try:
-            snapshot = self._snapshot(obstacles, now)
             needed = {} if self.policy.name == "no" else self._first_nodes.overlooked(snapshot.groups)
-            limits = GrowthLimits(room, self.ledger.budget, blocked, needed)
-            verdict = self.autoscaler.evaluate(snapshot, limits)
+            limits = GrowthLimits(room, self.ledger.budget, blocked, needed, self._for_gangs(snapshot))
+            with self.policy_time or nullcontext():
+                verdict = self.autoscaler.evaluate(snapshot, limits)
         except (Exception, SystemExit) as error:  # of a policy that the user wrote; the pool stays as it is
             failed = failure_text(error)
+            if self._is_custom and gang_nodes(snapshot).launch:
+                failed += "; a gang waits that gets no nodes before the policy decides, or `pool.resize` adds them"
             if failed != self._policy_failure:
                 self._policy_failure = failed
                 self._log("policy", dict(self.desired), dict(self.desired), failed, now, effects, UNUSABLE)
@@ -797,6 +813,13 @@ class ControlPlane:
         if verdict.changed:
             self._reconcile(machines.Desired(after, verdict.victims), now, effects)
 
+    def _for_gangs(self, snapshot: Snapshot) -> dict[str, int]:
+        """Return the nodes that the waiting gangs need, by group, for a policy that may not count gangs."""
+        if not self._is_custom or not snapshot.gangs:
+            return {}
+        plan = gang_nodes(snapshot)
+        return {name: least for name in self.groups if (least := plan.least(name))}
+
     def _not_waited_for(self, group: str) -> int:
         """Return the number of nodes of a blocked group that need not be waited for: those over its minimum."""
         over = self.desired.get(group, 0) - self.groups[group].min
@@ -806,8 +829,13 @@ class ControlPlane:
         """Ask the policy soon, if nodes cannot be launched now of which others could take the place."""
         blocked = self._blocked(now) if self.tasks.queued or self._floor else {}
         if any(map(self.reconciler.unrequested, blocked)) or self.reconciler.given_up:
-            soon = max(now, self._evaluated_at + self.settings.evaluation_gap)
-            self._evaluate_at = soon if self._evaluate_at is None else min(soon, self._evaluate_at)
+            self._evaluate_soon(max(now, self._evaluated_at + self.settings.evaluation_gap))
+
+    def _evaluate_soon(self, at: float) -> None:
+        """Evaluate the policy at a time, for the message that is handled now, unless that is due earlier."""
+        if self._evaluate_at is None or isinstance(self._message, tasks.Submitted | tasks.SubmitGang):
+            self._evaluate_for = describe(self._message, self.groups, self._rank_of)
+        self._evaluate_at = at if self._evaluate_at is None else min(at, self._evaluate_at)
 
     def retained(self, now: float) -> dict[str, RetainedNodes]:
         """Return the nodes that scaling down keeps, by group; the head stays while any node does."""
@@ -943,6 +971,8 @@ class ControlPlane:
             self._reconciled_at = now
             self._reconcile(machines.Reconcile(), now, effects)
         if self.ready and now >= min(self._due_evaluations()):
+            if self._evaluate_at is not None and now >= self._evaluate_at:
+                self.causes.add(Cause(self.handled, self._evaluate_for))
             self._evaluate(now, effects)
 
     def _due_evaluations(self) -> Iterable[float]:
@@ -995,11 +1025,11 @@ class ControlPlane:
             pass
         elif isinstance(message, Tick):
             pass  # only new tasks trigger an evaluation here; `_tick` does those that are due by time
-        elif self._waiting_concerns_policy and self._looks_at_tasks and self.ready and self.elastic:
+        elif self._waiting_concerns_policy and self._looks_at(message) and self.ready and self.elastic:
             if now >= self._evaluated_at + self.settings.evaluation_gap:
                 self._evaluate(now, effects)
-            elif self._evaluate_at is None:
-                self._evaluate_at = self._evaluated_at + self.settings.evaluation_gap
+            else:
+                self._evaluate_soon(self._evaluated_at + self.settings.evaluation_gap)
 
     @property
     def _waiting_concerns_policy(self) -> bool:
@@ -1012,7 +1042,7 @@ class ControlPlane:
     def _adjust_for_waiting(self, now: float, effects: list[PlaneEffect]) -> bool:
         """Launch the first nodes for gangs, or make room for waiting tasks in a full pool; return whether it did."""
         if self.tasks.has_waiting_gangs and not any(self.desired.values()) and self._may_wake:
-            return self._wake_for_gangs("gangs wait and the pool has no nodes", now, effects)
+            return self._wake_for_gangs(now, effects)
         room = self._room_maker.for_tasks(now)
         if room is None and self.tasks.has_waiting_gangs and self._may_adapt:
             room = self._room_maker.for_gang(lambda obstacles: self._snapshot(obstacles, now), now)
@@ -1021,7 +1051,7 @@ class ControlPlane:
         self._decide("reconciler", room.after, room.reason, now, effects, victims=room.victims)
         if not any(self.desired.values()) and self.head is None:  # at once: the policy may want the former nodes again
             if room.needs is None:
-                self._wake_for_gangs("gangs wait and the pool has no nodes", now, effects)
+                self._wake_for_gangs(now, effects)
             else:
                 self._wake(room.needs, "tasks wait and the pool has no nodes", now, effects)
         return True
@@ -1059,9 +1089,14 @@ class ControlPlane:
                 message = tasks.EndUnfit(rank, unfit.needs, unfit.bound, outcome, why)
                 effects.extend(self.tasks.handle(message, now, self.handled))
 
-    @property
-    def _looks_at_tasks(self) -> bool:
-        """True if new tasks trigger an evaluation: of a policy without an interval, unless the last one failed."""
+    def _looks_at(self, message: PlaneMessage) -> bool:
+        """Return whether a message about tasks triggers an evaluation.
+
+        It does under a policy without an interval, unless the last one failed; and a gang does under a policy of the
+        user, whatever its interval is.
+        """
+        if self._is_custom and isinstance(message, tasks.SubmitGang):
+            return True
         return self.policy.interval is None and not self._policy_failure
 
     def _enough(self) -> bool:

@@ -47,10 +47,11 @@ def at_least(desired: Mapping[str, int], retained: Mapping[str, RetainedNodes]) 
 
 
 def unsizable(least: int, retained: RetainedNodes | None) -> str:
-    """Return why a group cannot be resized to `least` nodes at once; empty if it can."""
+    """Return why a group cannot be resized to `least` nodes at once, and what to do; empty if it can."""
     if retained is None or least >= retained.nodes:
         return ""
-    return _stay(retained)
+    fix = "drop the kept values first, with `.drop()` of the handle or `%sky drop`, or ask for more nodes"
+    return f"{_stay(retained)}; {fix}"
 
 
 def _stay(retained: RetainedNodes) -> str:

@@ -4,6 +4,7 @@ A reason is a sentence without its full stop, since the log continues it with th
 """
 
 from skyward.formatting import count_text, duration_text
+from skyward.scaling.snapshot.gang_text import gangs_wait
 from skyward.scaling.snapshot.values import Snapshot
 
 __all__ = [
@@ -81,4 +82,6 @@ def beyond_bounds(desired: int, bound: int, *, can_launch: bool = True) -> str:
 
 def steady(snapshot: Snapshot) -> str:
     """Return that nothing is to change, with what the policy saw."""
-    return f"nothing to change: {tasks_wait(snapshot.queued)} and {slots_busy(snapshot.inflight, snapshot.capacity)}"
+    waits = [tasks_wait(snapshot.queued)] if snapshot.queued or not snapshot.gangs else []
+    waits += [gangs_wait(snapshot)] if snapshot.gangs else []
+    return f"nothing to change: {', '.join(waits)} and {slots_busy(snapshot.inflight, snapshot.capacity)}"

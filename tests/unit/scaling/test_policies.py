@@ -376,3 +376,17 @@ def test_floor_adds_nodes_for_requested_capacity(
     floor: tuple[Demand, ...], counts: dict[str, int], expected: dict[str, int]
 ) -> None:
     assert floor_nodes((CPU, GPU), floor, counts) == expected
+
+
+@pytest.mark.parametrize(
+    ("tasks", "waits"),
+    [
+        (0, "a gang of 4 tasks (placement 'pack') waits"),
+        (2, "2 tasks wait, a gang of 4 tasks (placement 'pack') waits"),
+    ],
+)
+def test_steady_policy_names_the_gangs_that_wait(tasks: int, waits: str) -> None:
+    """Regression: policy `no` said that no task waits while a gang did."""
+    seen = replace(pool(CPU, nodes=(node(0, CPU, 2),)), gangs=(GangDemand((NOTHING,) * 4),))
+    seen = replace(seen, demands=(Demand(tasks),) if tasks else ())
+    assert No().decide(seen).reason == f"nothing to change: {waits} and all 2 slots are busy"

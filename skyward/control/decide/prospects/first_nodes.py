@@ -7,9 +7,12 @@ from skyward.control.decide.machines.reconciler import Reconciler
 from skyward.control.decide.prospects.groups import Prospects
 from skyward.control.decide.prospects.total import within_total
 from skyward.control.decide.tasks.manager import TaskManager
+from skyward.formatting import count_text, joined
 from skyward.scaling.snapshot import Group, Snapshot
 from skyward.scaling.snapshot.fitting import cheapest
 from skyward.scaling.snapshot.gang_placement import gang_nodes
+from skyward.scaling.snapshot.gang_text import gangs_wait
+from skyward.scaling.snapshot.wording import of_group
 from skyward.values.needs import Needs
 
 __all__ = ["FirstNodes"]
@@ -41,8 +44,8 @@ class FirstNodes:
             after = within_total({**after, head: 1}, {head: 1}, (), self.max_nodes)
         return after, "".join(f", because group {name!r} {each.why}" for name, each in blocked.items())
 
-    def for_gangs(self, snapshot: Snapshot) -> Mapping[str, int] | None:
-        """Return the desired nodes with those that the waiting gangs need; None if they need none."""
+    def for_gangs(self, snapshot: Snapshot) -> tuple[Mapping[str, int], str] | None:
+        """Return the desired nodes with those that the waiting gangs need, and why; None if they need none."""
         needed = gang_nodes(snapshot).launch
         if not needed:
             return None
@@ -50,7 +53,9 @@ class FirstNodes:
         if (head := self.reconciler.head) is not None:  # it still drains, and is needed as long as there is any node
             least = {head: max(1, needed.get(head, 0))}
             after = within_total({**after, **least}, least, needed, self.max_nodes)
-        return after
+        more = joined(f"{count_text(count)}{of_group(name, snapshot)}" for name, count in needed.items())
+        are = "is" if sum(needed.values()) == 1 else "are"
+        return after, f"{gangs_wait(snapshot)} and the pool has no nodes, so {more} {are} launched"
 
     def possible(self, now: float) -> list[Needs]:
         """Return the waiting shapes that a group could hold, those first for which a node can be launched now."""

@@ -11,7 +11,7 @@ __all__ = ["over_total", "within_total"]
 def over_total(
     groups: Mapping[str, Group], bounds: Mapping[str, tuple[int, int]], head: str | None, max_nodes: int | None
 ) -> str:
-    """Return why these bounds exceed the maximum over all groups; empty if they do not.
+    """Return why these bounds exceed the maximum over all groups, and what to do; empty if they do not.
 
     Args:
         bounds: those that change, by group.
@@ -25,13 +25,14 @@ def over_total(
         if sum(least.values()) == max_nodes + 1:
             return (
                 f"the pool may have at most {count_text(max_nodes)} in total (max_nodes), and node 0, of group "
-                f"{head!r}, stays as long as any other"
+                f"{head!r}, stays as long as any other; ask for fewer nodes"
             )
     if sum(least.values()) <= max_nodes:
         return ""
     others = sum(count for name, count in least.items() if name not in bounds)
     beside = f", and its other groups have at least {others} of them" if others else ""
-    return f"the pool may have at most {count_text(max_nodes)} in total (max_nodes){beside}"
+    fix = "ask for fewer nodes" + (", or lower the minimum of another group first" if others else "")
+    return f"the pool may have at most {count_text(max_nodes)} in total (max_nodes){beside}; {fix}"
 
 
 def within_total(

@@ -6,9 +6,9 @@ import pytest
 
 from skyward.control.decide.machines import messages as machines
 from skyward.control.decide.machines.requests import Limits
-from skyward.control.decide.messages import Resize, SetBudget
+from skyward.control.decide.messages import Decided, Resize, SetBudget
 from skyward.control.decide.tasks import messages as tasks
-from skyward.scaling.snapshot import GangDemand, Group
+from skyward.scaling.snapshot import Decision, GangDemand, Group, Snapshot
 from skyward.values.gangs import GangPlacement
 from skyward.values.needs import NOTHING, Needs
 from tests.unit.control.decide.plane_world import World
@@ -144,3 +144,71 @@ def test_lost_node_is_replaced_and_the_gang_runs_again() -> None:
     world.deliver()
     assert sorted(world.sent[task] for task in members) == [0, 1]
     assert not world.settled
+
+
+class Keeps:
+    """A policy that wants one node, whatever waits."""
+
+    name, interval = "keeps", 600.0
+
+    def decide(self, snapshot: Snapshot) -> Decision:
+        return Decision({"a": 1}, "one is enough")
+
+
+class Fails(Keeps):
+    """A policy that fails."""
+
+    def decide(self, snapshot: Snapshot) -> Decision:
+        raise RuntimeError("no decision")
+
+
+def test_gang_gets_its_nodes_at_once_under_a_custom_policy_that_does_not_count_gangs() -> None:
+    """Regression: it waited for ever, and nothing said so."""
+    world = World(Group("a", 1, 3), policy=Keeps()).open()
+    world.wait(1.0)
+    members = submit(world, NOTHING, NOTHING)
+    world.wait(1.0)
+    world.deliver()
+    assert set(members) <= set(world.sent)
+    gang = "a gang of 2 tasks (placement 'pack') waits, so at least 2 nodes must be there"
+    assert world.reasons_given[-1] == f"1 -> 2 nodes: one is enough, but {gang}"
+    world.finish()
+    world.wait(2000.0)
+    world.bury()
+    assert dict(world.plane.desired) == {"a": 1}
+
+
+def test_custom_policy_that_fails_says_that_a_gang_waits() -> None:
+    world = World(Group("a", 1, 3), policy=Fails()).open()
+    world.wait(700.0)
+    submit(world, NOTHING, NOTHING)
+    world.wait(1.0)
+    failed = "1 -> 1 nodes: the policy raised RuntimeError: no decision"
+    held_back = " (held back: the pool stays as it is)"
+    waits = "; a gang waits that gets no nodes before the policy decides, or `pool.resize` adds them"
+    assert world.reasons_given == [f"{failed}{held_back}", f"{failed}{waits}{held_back}"]
+    world.tell(Resize({"a": (2, 3)}))
+    world.deliver()
+    assert world.sent
+
+
+def test_first_nodes_for_a_gang_have_their_numbers_in_the_reason() -> None:
+    """Regression: it said only that a gang was submitted and the pool had no nodes."""
+    cpu = Group("cpu", 0, 4, resources={"CPU": 4}, hourly_price=1.0)
+    gpu = Group("gpu", 0, 2, resources={"CPU": 8, "GPU": 1}, hourly_price=8.0)
+    world = World(cpu, gpu).open()
+    submit(world, GPU, NOTHING, NOTHING, placement="strict_spread")
+    gang = "a gang of 3 tasks (placement 'strict_spread') waits and the pool has no nodes"
+    assert world.reasons_given == [f"0 -> 3 nodes: {gang}, so 2 nodes of 'cpu' and 1 node of 'gpu' are launched"]
+
+
+def test_decision_for_a_gang_has_the_gang_as_its_cause_though_it_is_made_a_moment_later() -> None:
+    """Regression: the cause was a regular check."""
+    world = World(Group("a", 1, 4), policy="adaptive").open()
+    (task,) = world.submit()  # the policy is asked, and not again at once
+    world.finish([task])
+    submit(world, NOTHING, NOTHING)
+    world.wait(0.2)
+    (decided,) = [each.event for each in world.said if isinstance(each, Decided) and each.event.change]
+    assert decided.cause.endswith(": gang of 2 tasks, 3 to 4, submitted")
+    assert "gang of 2 tasks (placement 'pack') waits" in decided.reason

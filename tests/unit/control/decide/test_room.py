@@ -5,6 +5,7 @@ import pytest
 from skyward.control.decide.machines import messages as machines
 from skyward.control.decide.messages import KeptAdded, Resize
 from skyward.control.decide.prospects.first_nodes import FirstNodes
+from skyward.control.decide.prospects.total import over_total
 from skyward.control.decide.tasks import messages as tasks
 from skyward.kept.keep import KeptInfo
 from skyward.kept.registry import KeptEntry
@@ -201,3 +202,34 @@ def test_first_nodes_are_those_of_a_group_that_is_not_sold_out() -> None:
     plane = world.plane
     first = FirstNodes(plane.groups, plane.tasks, plane.reconciler, plane.prospects, 1)
     assert first.possible(world.now) == [GPU, cpu]
+
+
+@pytest.mark.parametrize(
+    ("bounds", "head", "reason"),
+    [
+        (
+            {"a": (3, 3)},
+            None,
+            "the pool may have at most 3 nodes in total (max_nodes), and its other groups have at least 1 of them; ask "
+            "for fewer nodes, or lower the minimum of another group first",
+        ),
+        (
+            {"a": (3, 4), "b": (1, 1)},
+            None,
+            "the pool may have at most 3 nodes in total (max_nodes); ask for fewer nodes",
+        ),
+        (
+            {"a": (3, 3), "b": (0, 1)},
+            "b",
+            "the pool may have at most 3 nodes in total (max_nodes), and node 0, of group 'b', stays as long as any "
+            "other; ask for fewer nodes",
+        ),
+        ({"a": (2, 3)}, None, ""),
+    ],
+)
+def test_resize_beyond_the_maximum_says_what_to_do(
+    bounds: dict[str, tuple[int, int]], head: str | None, reason: str
+) -> None:
+    """Regression: the error said to drop kept values, of which there were none, or to ask for more nodes."""
+    groups = {"a": Group("a", 1, 3), "b": Group("b", 1, 3)}
+    assert over_total(groups, bounds, head, 3) == reason
