@@ -286,9 +286,11 @@ class PendingFunctionGroup(_LeftOperand, Generic[R_co]):  # noqa: UP046 - see R_
 
     if not TYPE_CHECKING:
 
-        def local(self) -> NoReturn:
+        def __getattr__(self, name: str) -> NoReturn:
+            if name != "local":
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
             each = ", ".join(f"{item.text}.local()" for item in self.items[:2]) or "a().local()"
-            raise OperatorError(
+            raise AttributeError(
                 f"`.local()` runs one call here, and `{self.text}` is a group of {len(self.items)}: run each call, "
                 f"`{each}`, one after the other."
             )

@@ -376,8 +376,9 @@ def test_groups_do_not_run_here() -> None:
         "`name().local(), double(...).local()`, one after the other."
     )
     group: Any = skyward.gang(name(), double(2))
-    with pytest.raises(OperatorError, match=says(expected)):
+    with pytest.raises(AttributeError, match=says(expected)):
         group.local()
+    assert not hasattr(group, "other")
 
 
 @pytest.mark.parametrize("target", [FakePool(), sky, skyward], ids=["pool", "singleton", "module"])
