@@ -743,7 +743,11 @@ class ControlPlane:
 
     def _takes_again(self, rank: int, needs: Needs) -> bool:
         """Return whether a node drains that may take tasks again, and could run such a task before its successor."""
-        return self._drain_can_end(rank) and self.tasks.could_hold(rank, needs) and self.tasks.unfit(rank) is None
+        return (
+            self._drain_can_end(rank)
+            and self.tasks.could_hold(rank, needs)
+            and self.tasks.infeasible_pinned(rank) is None
+        )
 
     def _is_reclaimed(self, rank: int) -> bool:
         machine = self.reconciler.table.machine_of(rank, "STOP_REQUESTED")
@@ -1000,7 +1004,7 @@ class ControlPlane:
         if not self.budget_exhausted and (ranks := self.tasks.awaited_ranks):
             if self.ready:
                 self._end_pinned_in_vain(ranks, now, effects)
-            self._end_unfit(ranks, now, effects)
+            self._end_infeasible(ranks, now, effects)
         if self.tasks.waiting:
             self._had_waiting = True
         else:
@@ -1078,15 +1082,15 @@ class ControlPlane:
             self._log("reconciler", self.desired, self.desired, reason, now, effects)
             effects.extend(self.tasks.handle(tasks.EndPinned(rank, end.outcome, end.why), now, self.handled))
 
-    def _end_unfit(self, ranks: Iterable[int], now: float, effects: list[PlaneEffect]) -> None:
+    def _end_infeasible(self, ranks: Iterable[int], now: float, effects: list[PlaneEffect]) -> None:
         """End the tasks pinned to nodes that can never hold them, unless a successor is to come that could."""
         for rank in ranks:
-            while (unfit := self.tasks.unfit(rank)) is not None:
-                if (end := self.updates.unfit_end(rank, unfit, now)) is None:
+            while (pinned := self.tasks.infeasible_pinned(rank)) is not None:
+                if (end := self.updates.infeasible_end(rank, pinned, now)) is None:
                     break
                 outcome = end.outcome if end.why else "infeasible"
-                why = f"node {rank} stays as it is, and can never hold {unfit.needs}: {end.why}" if end.why else ""
-                message = tasks.EndUnfit(rank, unfit.needs, unfit.bound, outcome, why)
+                why = f"node {rank} stays as it is, and can never hold {pinned.needs}: {end.why}" if end.why else ""
+                message = tasks.EndInfeasible(rank, pinned.needs, pinned.bound, outcome, why)
                 effects.extend(self.tasks.handle(message, now, self.handled))
 
     def _looks_at(self, message: PlaneMessage) -> bool:

@@ -18,7 +18,7 @@ from skyward.control.decide.machines.sources import MachineSource
 from skyward.control.decide.machines.table import Machine
 from skyward.control.decide.prospects.groups import Prospects, VainWait
 from skyward.control.decide.tasks.manager import TaskManager
-from skyward.control.decide.tasks.queries import UnfitTask
+from skyward.control.decide.tasks.queries import InfeasibleTask
 from skyward.formatting import count_text, first_line, money_text
 from skyward.scaling.snapshot import Counts, Group
 from skyward.values.needs import Needs
@@ -42,7 +42,7 @@ class OutdatedNode:
 
     @property
     def stays(self) -> str:
-        """Why it stays for now; empty if it may go."""
+        """The reason for which it stays for now; empty if it may go."""
         if self.keeps:
             return f"node {self.rank} keeps {self.keeps}"
         streams = f"node {self.rank} runs streams that are not read while tasks wait, so it takes tasks until they end"
@@ -415,7 +415,7 @@ class RollingUpdates:
         """Return whether waiting tasks need a node of the present spec: no other node could hold them."""
         return any(self.groups[name].can_hold(needs) and not self._is_held(needs) for needs in self.tasks.shapes())
 
-    def unfit_end(self, rank: int, unfit: UnfitTask, now: float) -> VainWait | None:
+    def infeasible_end(self, rank: int, task: InfeasibleTask, now: float) -> VainWait | None:
         """Return how tasks end that are pinned to an active node which can never hold them; None while they wait.
 
         They wait for its successor, if that could hold them and may come. The end has no reason if none could.
@@ -423,10 +423,10 @@ class RollingUpdates:
         assignment = self.reconciler.table.assignments.get(rank)
         machine = None if assignment is None else assignment.machine
         update = None if machine is None else self._updates.get(machine.group)
-        if unfit.bound or machine is None or update is None or not self._is_old(machine):
+        if task.bound or machine is None or update is None or not self._is_old(machine):
             return VainWait("", "abandoned")
         name = machine.group
-        if not unfit.fits(self.groups[name]):
+        if not task.fits(self.groups[name]):
             return VainWait("", "abandoned")
         if update.fell_back or update.failed:
             return VainWait(self._failed(name, update, now), "abandoned")

@@ -30,8 +30,8 @@ from skyward.control.decide.tasks.messages import (
     Dropped,
     Ended,
     EndGang,
+    EndInfeasible,
     EndPinned,
-    EndUnfit,
     MeetingsDue,
     Member,
     MemberArrived,
@@ -209,8 +209,8 @@ class TaskManager(TaskQueries):
                         effects.append(BroadcastEnded(broadcast, cause=self._book.cause))
             case EndPinned(rank, outcome, reason):
                 self._settle_waiting(set(self._book.queue.pinned_to(rank)), outcome, reason, effects)
-            case EndUnfit(rank) if (node := self._book.table.nodes.get(rank)) is not None:
-                self._end_unfit(node, message, effects)
+            case EndInfeasible(rank) if (node := self._book.table.nodes.get(rank)) is not None:
+                self._end_infeasible(node, message, effects)
             case EndGang(number, outcome, reason):
                 if (gang := self._book.gangs.get(number)) is not None and gang.is_waiting:
                     self._gangs.end_waiting(gang, outcome, reason, effects)
@@ -287,7 +287,7 @@ class TaskManager(TaskQueries):
                 record.size = max(1, record.size)
                 self._add_member(broadcast, rank, share, effects)
 
-    def _end_unfit(self, node: NodeSlots, end: EndUnfit, effects: list[TaskManagerEffect]) -> None:
+    def _end_infeasible(self, node: NodeSlots, end: EndInfeasible, effects: list[TaskManagerEffect]) -> None:
         """End the tasks pinned to a node that can never hold them."""
         found: set[int] = set()
         for task in self._book.queue.pinned_to(node.rank):

@@ -20,8 +20,8 @@ __all__ = [
     "Dispatch",
     "Dropped",
     "EndGang",
+    "EndInfeasible",
     "EndPinned",
-    "EndUnfit",
     "Ended",
     "MeetingOpened",
     "MeetingsDue",
@@ -327,7 +327,7 @@ class EndPinned:
 
 
 @dataclass(frozen=True, slots=True)
-class EndUnfit:
+class EndInfeasible:
     """Report that no successor of a node comes for tasks that it can never hold: those pinned to it end.
 
     Attributes:
@@ -383,7 +383,7 @@ type TaskManagerMessage = (
     | Abandon
     | EndGang
     | EndPinned
-    | EndUnfit
+    | EndInfeasible
     | CheckPrefetched
 )
 

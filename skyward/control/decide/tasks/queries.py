@@ -13,11 +13,11 @@ from skyward.scaling.snapshot.gang_placement import Seats, gang_fits, place_gang
 from skyward.scaling.snapshot.gang_text import gang_text, maximum_text
 from skyward.values.needs import Needs, describe_resources
 
-__all__ = ["TaskQueries", "UnfitTask"]
+__all__ = ["InfeasibleTask", "TaskQueries"]
 
 
 @dataclass(frozen=True, slots=True)
-class UnfitTask:
+class InfeasibleTask:
     """A task pinned to a node that can never hold it.
 
     Attributes:
@@ -243,7 +243,7 @@ class TaskQueries:
         ranks, procs = set(collective.ranks.values()), collective.terms.procs
         return not all(self.could_hold(rank, record.needs, procs) for rank in ranks)
 
-    def unfit(self, rank: int) -> UnfitTask | None:
+    def infeasible_pinned(self, rank: int) -> InfeasibleTask | None:
         """Return the next task pinned to a node, if the node is there and can never hold it; None otherwise."""
         task, node = self._book.queue.next_pinned(rank), self._book.table.nodes.get(rank)
         if task is None or node is None:
@@ -251,7 +251,7 @@ class TaskQueries:
         record = self._book.tasks[task]
         collective = self._book.collective_of(record)
         procs = 1 if collective is None else collective.terms.procs
-        return None if node.could_hold(record.needs, procs) else UnfitTask(record.needs, procs, record.bound)
+        return None if node.could_hold(record.needs, procs) else InfeasibleTask(record.needs, procs, record.bound)
 
     def next_meeting(self) -> float | None:
         """Return the time at which the next meeting of a collective is over; None without any."""
