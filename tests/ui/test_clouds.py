@@ -32,10 +32,11 @@ while not os.path.exists("/root/go"): time.sleep(0.01)
 print("waited")"""
 
 RECORDS = """() => { window.states = new Set(); new MutationObserver(() => {
-    for (const state of document.querySelectorAll('[data-section="nodes"] .skyward-State'))
+    for (const state of document.querySelectorAll(
+            '[data-section="nodes"] .skyward-State, [data-pool] .skyward-State'))
         window.states.add(state.lastChild.textContent.trim());
 }).observe(document.body, {childList: true, subtree: true, characterData: true}); }"""
-"""Records the states of nodes in the panel, some of which are visible for a moment only."""
+"""Records the states of pools and nodes in the panel, some of which are visible for a moment only."""
 
 PRICE = "Nodes come from runpod RTX 4090 x1 secure spot at $0.35 per hour each"
 LOST = "a node was lost (RunPod ended the pod); replacing it"
@@ -123,13 +124,13 @@ def test_pods_are_rented_reclaimed_replaced_and_given_back(
     lab.page.evaluate(RECORDS)
     lab.run("%%sky --provider pods --gpu RTX_4090 --nodes 1:2\nimport socket\nprint('on', socket.gethostname())",
             wait=False)  # fmt: skip  # as the cell
-    lab.pool().get_by_text("starting").wait_for()
     outputs.filter(has_text=PRICE).wait_for()
     lab.see("cloud-booting")
     outputs.filter(has_text=re.compile(r"Pool 'default': 1 node ready in")).wait_for()
     outputs.filter(has_text=re.compile(r"^on sky")).wait_for()
     lab.until_idle()
     seen = set(lab.page.evaluate("[...window.states]"))
+    assert "starting" in seen, f"the pool is shown while it opens: {seen}"
     assert seen & set(PHASES), f"a phase of the start is shown, of those that take long enough: {seen}"
     lab.pool().get_by_text("1 of 1\N{EN DASH}2 nodes").wait_for()
     lab.pool().get_by_text("$0.35/h").wait_for()
