@@ -58,10 +58,7 @@ CREATE TABLE IF NOT EXISTS costs (
 ) STRICT;
 CREATE TABLE IF NOT EXISTS sizes (
     pool TEXT PRIMARY KEY REFERENCES pools ON DELETE CASCADE, bounds TEXT NOT NULL, desired TEXT NOT NULL,
-    draining TEXT NOT NULL
-) STRICT;
-CREATE TABLE IF NOT EXISTS leaving (
-    pool TEXT PRIMARY KEY REFERENCES pools ON DELETE CASCADE, machines TEXT NOT NULL
+    draining TEXT NOT NULL, leaving TEXT NOT NULL
 ) STRICT;
 CREATE TABLE IF NOT EXISTS specs (
     pool TEXT NOT NULL REFERENCES pools ON DELETE CASCADE, "group" TEXT NOT NULL, first INTEGER NOT NULL,
@@ -81,7 +78,7 @@ CREATE TABLE IF NOT EXISTS took (
 ) STRICT;
 {WARM_TABLE}
 """
-_FORMAT = 7
+_FORMAT = 8
 """Number of the format. Versions of Skyward that understand each other's tables and pickles have the same."""
 
 _POOL = "id, name, host, pid, opened, lease, settings"
@@ -242,11 +239,8 @@ class Journal:
 
     def set_size(self, pool: str, size: SizeEntry) -> None:
         """Record the size of a pool, in place of the one recorded before."""
-        counts = json.dumps(dict(size.bounds)), json.dumps(dict(size.desired)), json.dumps(sorted(size.draining))
-        self._write_all([
-            ("INSERT OR REPLACE INTO sizes VALUES (?, ?, ?, ?)", (pool, *counts)),
-            ("INSERT OR REPLACE INTO leaving VALUES (?, ?)", (pool, json.dumps(sorted(size.leaving)))),
-        ])  # fmt: skip  # one statement a line
+        counts = dict(size.bounds), dict(size.desired), sorted(size.draining), sorted(size.leaving)
+        self._write("INSERT OR REPLACE INTO sizes VALUES (?, ?, ?, ?, ?)", pool, *map(json.dumps, counts))
 
     def set_specs(self, pool: str, specs: SpecsEntry) -> None:
         """Record the specs that a group of a pool has from now on."""
@@ -362,8 +356,7 @@ class Journal:
 
     def size(self, pool: str) -> SizeEntry | None:
         """Return the recorded size of a pool; None if it has not changed since the pool was opened."""
-        columns = "bounds, desired, draining, coalesce(machines, '[]')"
-        for row in self._read(f"SELECT {columns} FROM sizes LEFT JOIN leaving USING (pool) WHERE pool = ?", pool):
+        for row in self._read("SELECT bounds, desired, draining, leaving FROM sizes WHERE pool = ?", pool):
             bounds, desired, draining, leaving = map(json.loads, row)
             bounds = {name: (least, most) for name, (least, most) in bounds.items()}
             return SizeEntry(bounds, desired, frozenset(draining), frozenset(leaving))

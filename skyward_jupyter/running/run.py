@@ -534,16 +534,10 @@ def _with_retry_notices(finish: Callable[[], object], runs: "Sequence[Run[Any]]"
 
 
 def _nodes_of(pool: "PoolSnapshot", group: str | None) -> tuple[int, int, int]:
-    """Return the active, the existing and the desired nodes of a pool, or of a group of it.
-
-    The desired nodes of a group are those of the pool without the nodes that the other groups have, or more while these
-    have not all requested theirs.
-    """
+    """Return the active, the existing and the desired nodes of a pool, or of a group of it."""
     nodes = [node for node in pool.nodes if group in (None, node.group)]
-    others = sum(node.state not in ("draining", "stopping") for node in pool.nodes) - sum(
-        node.state not in ("draining", "stopping") for node in nodes
-    )
-    return sum(node.state == "active" for node in nodes), len(nodes), max(0, pool.desired - others)
+    desired = pool.desired if group is None else pool.desired_in[group]
+    return sum(node.state == "active" for node in nodes), len(nodes), desired
 
 
 def _settled_nodes(name: str, pool: "PoolSnapshot", wanted: "Nodes", group: str | None) -> int | None:

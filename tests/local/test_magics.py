@@ -155,8 +155,8 @@ def test_update_changes_the_variables_of_nodes_which_are_replaced(notebook: Note
     notebook("%sky up changes --env STAGE=first")
     ran = notebook("%sky update changes --env STAGE=second")
     assert ran.out == (
-        "New nodes of pool 'changes' have --env STAGE with other settings; its 1 node is replaced one by one. Until "
-        "`%sky status` shows no outdated node, cells may still run on one.\n"
+        "New nodes of pool 'changes' have --env STAGE with other settings; 1 node is replaced. Until `%sky status` "
+        "shows no outdated node, cells may still run on one.\n"
     )
     wait_for(
         lambda: not any(node.outdated for node in pools.get("changes").snapshot().nodes), "the node to be replaced"

@@ -228,10 +228,10 @@ def update(
     outdated = sum(node.outdated and group in (None, node.group) for node in nodes)
     if not outdated:
         return Outcome(f"New nodes of pool {name!r} have {changed}.")
-    are = "node is" if outdated == 1 else "nodes are"
+    they = "1 node is replaced" if outdated == 1 else f"{outdated} nodes are replaced one by one"
     return Outcome(
-        f"New nodes of pool {name!r} have {changed}; its {outdated} {are} replaced one by one. Until `%sky status` "
-        "shows no outdated node, cells may still run on one."
+        f"New nodes of pool {name!r} have {changed}; {they}. Until `%sky status` shows no outdated node, cells may "
+        "still run on one."
     )
 
 

@@ -36,25 +36,8 @@ def _help(context: Context, *, about: str | None = None) -> Outcome:
 COMMANDS: Final[Mapping[str, Command]] = {
     each.name: each
     for each in (
-        *(
-            up,
-            down,
-            status,
-            pools,
-            offers,
-            decisions,
-            scale,
-            update,
-            attach,
-            reap,
-            kept,
-            drop,
-            drain,
-            logs,
-            tasks,
-            cancel,
-        ),
-        *(costs, doctor, config, show, _help),
+        *(up, down, status, pools, offers, decisions, scale, update, attach, reap),
+        *(kept, drop, drain, logs, tasks, cancel, costs, doctor, config, show, _help),
     )
 }
 """All commands by name, in the order of the help."""

@@ -90,6 +90,7 @@ def view(
         min=sum(group.min for group in groups),
         max=sum(group.max for group in groups),
         desired=sum(plane.desired.values()),
+        desired_in=dict(plane.desired),
         policy=plane.policy.name,
         spent=plane.ledger.spent(now),
         per_hour=plane.ledger.per_hour,

@@ -94,7 +94,8 @@ class ControlPlane:
     def __init__(self, settings: PlaneSettings, policy: Policy, clock: Callable[[], float] | None = None) -> None:
         self.settings = settings
         self.policy = policy
-        self.policy_time = None if clock is None or not is_custom(policy) else PolicyStopwatch(policy.name, clock)
+        self._is_custom = is_custom(policy)
+        self.policy_time = PolicyStopwatch(policy.name, clock) if self._is_custom and clock is not None else None
         self.groups = {group.name: group for group in settings.groups}
         self.tasks = TaskManager(settings.retries, settings.groups, settings.max_nodes)
         self.ledger = Ledger(settings.budget)
@@ -139,7 +140,6 @@ class ControlPlane:
         self._evaluate_at: float | None = None
         self._evaluate_for = ""
         self._policy_failure = ""
-        self._is_custom = is_custom(policy)
         self._reconciled_at = 0.0
         self._recalled_at = float("-inf")
         self.handled = 0
@@ -930,6 +930,8 @@ class ControlPlane:
                 f", and {DRAIN_RESERVE:g} s of the nodes that drain cost {money_text(rate * DRAIN_RESERVE / 3600)}: "
                 "the pool continues once enough of them have gone"
             )
+        else:
+            but += f"; {RAISE_BUDGET}"
         self._log("budget", self.desired, self.desired, but, now, effects)
 
     def _resume(self, why: str, now: float, effects: list[PlaneEffect]) -> None:

@@ -1,5 +1,6 @@
 """Snapshots of a pool, its nodes and its tasks."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -129,6 +130,7 @@ class PoolSnapshot:
 
     Attributes:
         min, max, desired: numbers of nodes, over all groups.
+        desired_in: desired number of nodes, by group.
         policy: name of the scaling policy.
         spent, per_hour, budget: USD; `budget` is None for no limit.
         at: Unix time of this snapshot.
@@ -166,6 +168,7 @@ class PoolSnapshot:
     lease: float = 0.0
     budget_exhausted: bool = False
     cancelled: int = 0
+    desired_in: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def active(self) -> int:

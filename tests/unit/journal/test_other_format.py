@@ -66,7 +66,7 @@ def test_journal_without_machines_is_set_aside_and_the_log_says_so(
         assert journal.pools() == []
     assert names(data) == [f"journal-format-{number}.db", "journal.db"]
     assert caplog.messages == [
-        f"The journal {data}/journal.db has format {number}, of another version of Skyward; this one writes format 7. "
+        f"The journal {data}/journal.db has format {number}, of another version of Skyward; this one writes format 8. "
         f"No machine that it lists can be running, so it was renamed to journal-format-{number}.db."
     ]
     set_format(data, number)
@@ -100,7 +100,7 @@ def test_refusal_names_the_pools_and_its_command_sets_the_file_aside(data: Path)
     set_format(data)
     text = refusal()
     assert text.startswith(
-        f"The journal {data}/journal.db has format 1, of another version of Skyward; this one writes format 7. "
+        f"The journal {data}/journal.db has format 1, of another version of Skyward; this one writes format 8. "
         "Machines that it lists may be running: pool 'train' with 1 machine, whose process "
         f"{os.getpid()} on {os.uname().nodename} is gone. Close these pools, or run `sky reap`, with that version. If "
         "you know that none is left, set the file aside: `mv "

@@ -4,6 +4,7 @@ import pytest
 
 from skyward.control.decide.machines.budget import Ledger
 from skyward.control.decide.messages import SetBudget
+from skyward.control.decide.prospects.groups import RAISE_BUDGET
 from skyward.control.decide.tasks import messages as tasks
 from skyward.scaling.snapshot import GangDemand, Group
 from skyward.values.needs import NOTHING
@@ -87,7 +88,9 @@ def test_tasks_end_if_the_nodes_that_leave_spend_a_raised_budget() -> None:
 
 def test_changed_budget_that_is_spent_already_is_explained() -> None:
     world = drained(0.45)
-    assert world.reasons_given[-1] == "0 -> 0 nodes: the budget was changed to $0.45, but $0.50 is spent"
+    assert world.reasons_given[-1] == (
+        f"0 -> 0 nodes: the budget was changed to $0.45, but $0.50 is spent; {RAISE_BUDGET}"
+    )
     (task,) = world.submit()
     assert world.settled[task] == "unfunded"
 
