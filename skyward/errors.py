@@ -39,6 +39,7 @@ SkywardError
 │   ├── NodeLostError             its node died, more often than ``retry_on_interruption`` allows
 │   ├── PluginError               a plugin could not prepare it, or finish it
 │   └── RemoteError               it raised an exception whose type cannot be rebuilt on the client
+├── StorageError                  an object store refused, did not answer, or a transfer failed (also a RuntimeError)
 └── IllegalTransitionError        a lifecycle has no such transition in its table: a bug in Skyward
 
 An exception raised by the user's own function arrives as its own type, with a ``RemoteTraceback`` as its cause; those
@@ -87,6 +88,7 @@ __all__ = [
     "SkywardError",
     "SlotsHeldError",
     "SpecError",
+    "StorageError",
     "TaskCancelledError",
     "TaskError",
     "TaskExitError",
@@ -344,6 +346,20 @@ class RemoteError(TaskError):
     def __init__(self, message: str, type_name: str = "", *, subject: str = "") -> None:
         super().__init__(message, subject=subject)
         self.type_name = type_name
+
+
+class StorageError(SkywardError, RuntimeError):
+    """An object store refused a request or did not answer, or a file could not be read or written.
+
+    Attributes:
+        code: code of the store's error, such as "NoSuchBucket", or "Unreachable"; "" if there is none.
+        names: files or keys that failed, if the error is about some of several.
+    """
+
+    def __init__(self, message: str = "", *, code: str = "", names: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.code = code
+        self.names = tuple(names)
 
 
 class IllegalTransitionError(SkywardError):
