@@ -1,5 +1,5 @@
-"""Object storage over the S3 interface: listing, transfers in parts that resume, and credentials.
+"""Object stores that speak the S3 interface: listing, and transfers in parts that go on where they were interrupted.
 
-Uses the standard library only, so that a node needs nothing else. `location` says where; `listing`, `download`,
-`upload`, `deletion` and `trees` act on it; `scoped` makes short-lived credentials.
+Importable on a node; obstore, which sends the requests, is loaded when one is sent. `location` says where the objects
+are; `listing`, `download`, `upload`, `deletion` and `trees` act on them; `scoped` makes short-lived credentials.
 """

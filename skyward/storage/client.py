@@ -1,23 +1,26 @@
-"""Signed requests to one bucket, repeated while the store is busy or the network fails, until a deadline."""
+"""Client of one bucket: requests by obstore on a loop of its own, which can all be ended at once."""
 
-import contextlib
-import hashlib
+import asyncio
+import os
 import random
-from collections.abc import Buffer, Callable, Iterator, Mapping, Sequence
-from email.utils import parsedate_to_datetime
-from http.client import HTTPConnection, HTTPException, HTTPResponse
-from threading import Condition, Event, Lock
-from typing import Self
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any, Self
 
 from skyward.errors import StorageError
+from skyward.process.background import new_event_loop
 from skyward.process.clock import clock
-from skyward.storage.connections import SILENCE, Connections
+from skyward.storage.failures import Refusal
 from skyward.storage.location import BucketLocation
-from skyward.storage.replies import UNREACHABLE, StoreReply, refusal
-from skyward.storage.role import RoleCredentials, role_credentials
-from skyward.storage.signing import EMPTY_HASH, Signer, encoded, query_string
 
-__all__ = ["FIRST_REPLY", "PATIENCE", "Attempts", "BucketClient", "StoppedError"]
+if TYPE_CHECKING:
+    from obstore.store import ClientConfig, S3Store
+
+__all__ = ["FIRST_REPLY", "PATIENCE", "BucketClient", "StoppedError"]
 
 FIRST_REPLY = 15.0
 """Seconds within which a store must answer for the first time."""
@@ -25,24 +28,37 @@ FIRST_REPLY = 15.0
 PATIENCE = 90.0
 """Seconds for which a request is repeated once the store has answered."""
 
+_CONNECT_WITHIN = 5.0
+_SILENCE = 30.0
+"""Seconds without a byte after which a connection counts as dead."""
+
 _DEFAULT_REGION = "us-east-1"
-_FIRST_PAUSE = 0.1
-_LONGEST_PAUSE = 8.0
 _MOST_IN_MEMORY = 160 << 20
 """Bytes of parts that are being uploaded."""
 
-_LONGEST_PAGE = 64 << 20
-"""Bytes of a reply that is not an object."""
+_POLL = 0.2
+_END_WITHIN = 10.0
+"""Seconds that requests have to end, once they are to."""
 
-_DROPPED = (BrokenPipeError, ConnectionResetError, ConnectionAbortedError)
+_used = False
+_forked = False
 
 
 class StoppedError(Exception):
     """The transfer was stopped. It never reaches a user."""
 
 
+@dataclass
+class _Work:
+    """A coroutine on the loop of a client, and its end."""
+
+    done: Event = field(default_factory=Event)
+    result: Any = None
+    error: BaseException | None = None
+
+
 class BucketClient:
-    """Client of one bucket, for any number of threads. Use it in a `with` block, which closes its connections.
+    """Client of one bucket, for any number of threads. Use it in a `with` block, which ends its requests and its loop.
 
     Attributes:
         location: the bucket.
@@ -53,296 +69,234 @@ class BucketClient:
     def __init__(
         self, location: BucketLocation, *, first_reply: float = FIRST_REPLY, patience: float = PATIENCE
     ) -> None:
+        if _forked:
+            raise StorageError(
+                "Object stores do not work in a process that was forked from one that has used them: use them in the "
+                "parent, or start a new process, as with `subprocess`."
+            )
         self.location = location
         self.stopped = Event()
-        self.region = location.region or _DEFAULT_REGION
+        self.region = location.region or _default_region(location)
         self._first_reply = first_reply
         self._patience = patience
         self._has_answered = False
-        self._skew_ns = 0
-        self._lock = Lock()
-        self._room = Condition()
         self._in_memory = 0
-        self._role: RoleCredentials | None = None
-        self._signer: Signer | None = None
-        self._connect()
+        self._room = asyncio.Condition()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: Thread | None = None
+        self._stores: dict[bool, S3Store] = {}
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+        loop, thread = self._loop, self._thread
+        if loop is not None and thread is not None:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
 
-    def stop(self) -> None:
-        """End all requests, also those that wait for the store."""
-        self.stopped.set()
-        self._connections.cut()
+    def run[T](self, coroutine: Coroutine[Any, Any, T], stop: Event | None = None) -> T:
+        """Run a coroutine on the client's loop, and wait for it; Ctrl-C ends it, and all requests of the client.
 
-    @contextlib.contextmanager
-    def memory(self, size: int) -> Iterator[None]:
-        """Wait until `size` bytes may be held in memory: parts of very large files are large themselves.
+        Args:
+            stop: ends it when it is set.
 
         Raises:
             StoppedError: the client was stopped.
         """
-        with self._room:
-            while self._in_memory and self._in_memory + size > _MOST_IN_MEMORY:
+        if self.stopped.is_set():
+            coroutine.close()
+            raise StoppedError
+        work = _Work()
+        loop = self._running_loop()
+        loop.call_soon_threadsafe(self._start, coroutine, work)
+        try:
+            while not work.done.wait(_POLL):
+                if stop is not None and stop.is_set():
+                    self.stop()
                 if self.stopped.is_set():
-                    raise StoppedError
-                self._room.wait(0.2)
+                    work.done.wait(_END_WITHIN)
+                    break
+        except BaseException:
+            self.stop()
+            work.done.wait(_END_WITHIN)
+            raise
+        if work.error is not None:
+            raise work.error
+        if not work.done.is_set():
+            raise StoppedError
+        result: T = work.result
+        return result
+
+    def stop(self) -> None:
+        """End all requests, also those that wait for the store."""
+        if not self.stopped.is_set():
+            self.stopped.set()
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(self._cancel_all)
+
+    async def ask[T](
+        self, verb: str, key: str | None, request: "Callable[[S3Store], Awaitable[T]]", *, missing: T | None = None
+    ) -> T:
+        """Send a request, repeat it while the store is busy, and return the reply.
+
+        Args:
+            verb: "read", "write", "list" or "delete", for messages.
+            key: whole key of the object; None for a request about the bucket.
+            request: sends it.
+            missing: returned if there is no such object; None if that is an error.
+
+        Raises:
+            StorageError: the store refuses, or keeps failing, or does not answer.
+        """
+        since, pause = clock.monotonic(), 0.2
+        while True:
+            signed_for = self.region
+            try:
+                reply = await request(self.store())
+            except (StorageError, StoppedError):  # of ours, from within the request
+                raise
+            except Exception as error:
+                refusal = Refusal.of(error)
+                self._has_answered |= refusal.status != 0
+                if missing is not None and refusal.status == 404 and refusal.code in ("", "NoSuchKey"):
+                    return missing
+                if self._is_elsewhere(refusal, signed_for):
+                    continue
+                # Those without a reply, and most errors of the store, have been repeated by obstore.
+                waits = refusal.is_temporary and refusal.status not in (0, 500, 502, 503, 504)
+                if not waits or clock.monotonic() - since > self._patience:
+                    raise refusal.error(self.location, verb, key, signed_for) from None
+                await asyncio.sleep(random.uniform(pause / 2, pause))
+                pause = min(2 * pause, 8.0)
+            else:
+                self._has_answered = True
+                return reply
+
+    def store(self) -> "S3Store":
+        """Return the client of obstore; before the first reply, one that gives up sooner."""
+        found = self._stores.get(self._has_answered)
+        if found is None:
+            patience = self._patience if self._has_answered else min(self._first_reply, self._patience)
+            found = self._stores[self._has_answered] = _store(self.location, self.region, patience)
+        return found
+
+    @property
+    def has_answered(self) -> bool:
+        """True if the store has answered a request."""
+        return self._has_answered
+
+    @asynccontextmanager
+    async def memory(self, size: int) -> AsyncIterator[None]:
+        """Wait until `size` bytes may be held in memory."""
+        async with self._room:
+            await self._room.wait_for(lambda: not self._in_memory or self._in_memory + size <= _MOST_IN_MEMORY)
             self._in_memory += size
         try:
             yield
         finally:
-            with self._room:
-                self._in_memory -= size
+            self._in_memory -= size
+            async with self._room:
                 self._room.notify_all()
 
-    @property
-    def patience(self) -> float:
-        """Seconds for which a failing request is repeated."""
-        return self._patience if self._has_answered else min(self._first_reply, self._patience)
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None:
+            global _used
+            _used = True
+            self._loop = loop = new_event_loop()
+            self._thread = Thread(target=_run, args=(loop,), name="skyward-storage", daemon=True)
+            self._thread.start()
+        return self._loop
 
-    def call(
-        self,
-        method: str,
-        key: str | None = None,
-        query: Sequence[tuple[str, str]] = (),
-        body: bytes = b"",
-        headers: Mapping[str, str] | None = None,
-        *,
-        accept: tuple[int, ...] = (),
-        on_repeat: Callable[[], None] | None = None,
-    ) -> StoreReply:
-        """Send a request, and return the reply.
+    def _start(self, coroutine: Coroutine[Any, Any, Any], work: _Work) -> None:
+        async def run() -> None:
+            try:
+                work.result = await coroutine
+            except asyncio.CancelledError:
+                work.error = StoppedError()
+            except BaseException as error:
+                work.error = error
+            finally:
+                work.done.set()
 
-        Args:
-            key: whole key of an object; None for a request about the bucket.
-            accept: status codes of errors that are replies, rather than raised.
-            on_repeat: called before the request is sent again, since the store may have acted on it.
-
-        Raises:
-            StorageError: the store refuses it, or keeps failing, or does not answer.
-            StoppedError: the client was stopped.
-        """
-        attempts = Attempts(self, method, key)
-        while True:
-            reply = self.attempt(attempts, method, key, query, body, headers, accept=accept)
-            if reply is not None:
-                return reply
-            if on_repeat is not None:
-                on_repeat()
-
-    def attempt(
-        self,
-        attempts: "Attempts",
-        method: str,
-        key: str | None,
-        query: Sequence[tuple[str, str]] = (),
-        body: bytes = b"",
-        headers: Mapping[str, str] | None = None,
-        *,
-        accept: tuple[int, ...] = (),
-        reader: Callable[[HTTPResponse], None] | None = None,
-    ) -> StoreReply | None:
-        """Send a request once; return None if it is to be sent again, after a pause.
-
-        Args:
-            reader: reads the body of a reply that is no error.
-
-        Raises:
-            StorageError: the store refuses it, or has failed for too long.
-            StoppedError: the client was stopped.
-        """
+        task = asyncio.ensure_future(run())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
         if self.stopped.is_set():
-            raise StoppedError
-        signed_for = self.region
-        try:
-            reply = self._exchange(method, key, query, body, headers or {}, signed_for, reader)
-        except (OSError, HTTPException) as error:
-            attempts.pause(error)
-            return None
-        self._has_answered = True
-        if (reply.status < 300 and not reply.code) or (reply.status in accept and not reply.is_temporary):
-            return reply
-        if self._is_redirected(reply, signed_for) or self._is_clock_set(reply):
-            return None
-        if reply.is_temporary:
-            attempts.pause(reply)
-            return None
-        raise refusal(reply, method, self.location, key, signed_for)
+            task.cancel()
 
-    def _exchange(
-        self,
-        method: str,
-        key: str | None,
-        query: Sequence[tuple[str, str]],
-        body: bytes,
-        headers: Mapping[str, str],
-        region: str,
-        reader: Callable[[HTTPResponse], None] | None,
-    ) -> StoreReply:
-        body_hash = hashlib.sha256(body).hexdigest() if body else EMPTY_HASH
-        path = f"{self._base}/{encoded(key or '')}"
-        text = query_string(query)
-        for fresh in (False, True):
-            connections = self._connections
-            signed = self._current_signer().headers(
-                method, connections.host, path, text, region, body_hash, clock.time_ns() + self._skew_ns, headers
-            )
-            with contextlib.ExitStack() as stack:
-                connection, was_used = stack.enter_context(connections.lend(fresh=fresh))
-                try:
-                    response = _send(connection, method, connections.prefix + path, text, signed, body)
-                except (*_DROPPED, HTTPException):
-                    if was_used and not self.stopped.is_set():
-                        continue  # the store closes connections that were idle for a while
-                    raise
-                if self.stopped.is_set():
-                    raise StoppedError
-                if reader is not None and response.status in (200, 206):
-                    reader(response)
-                content = response.read(_LONGEST_PAGE)
-                if response.will_close or not response.isclosed():
-                    connection.close()
-                found = {name.lower(): value for name, value in response.getheaders()}
-                return StoreReply.of(response.status, found, content)
-        raise ConnectionResetError  # both were dropped
+    def _cancel_all(self) -> None:
+        for task in self._tasks:
+            task.cancel()
 
-    def _connect(self) -> None:
-        scheme, host, self._base = self.location.host_and_path(self.region)
-        self._connections = Connections(scheme, host)
-
-    def _current_signer(self) -> Signer:
-        place = self.location
-        if place.access_key:
-            if self._signer is None:
-                self._signer = Signer(place.access_key, place.secret_key, place.session_token)
-            return self._signer
-        with self._lock:
-            if self._signer is None or self._role is None or self._role.is_expired():
-                self._role = role = role_credentials()
-                self._signer = Signer(role.access_key, role.secret_key, role.session_token)
-            return self._signer
-
-    def _is_redirected(self, reply: StoreReply, signed_for: str) -> bool:
-        """Take the region that a reply tells, if none was given."""
-        if not reply.is_elsewhere or self.location.region or not reply.region:
+    def _is_elsewhere(self, refusal: Refusal, signed_for: str) -> bool:
+        """Take the region that a refusal tells, if none was given."""
+        if self.location.region or not refusal.region or refusal.region == signed_for:
             return False
-        with self._lock:
-            if reply.region == signed_for:
-                return False
-            if self.region != reply.region:
-                self.region = reply.region
-                before = self._connections
-                self._connect()
-                if self.stopped.is_set():
-                    self._connections.cut()
-                before.retire()
-        return True
-
-    def _is_clock_set(self, reply: StoreReply) -> bool:
-        """Take the time that a reply tells, if the store finds that of this machine too far away."""
-        if reply.code != "RequestTimeTooSkewed" or self._skew_ns:
-            return False
-        try:
-            there = parsedate_to_datetime(reply.headers.get("date", "")).timestamp()
-        except ValueError:
-            return False
-        self._skew_ns = int(there * 1e9) - clock.time_ns()
+        if self.region == signed_for:
+            self.region = refusal.region
+            self._stores.clear()
         return True
 
 
-class Attempts:
-    """Attempts at one request: the pauses between them, and the deadline.
-
-    Args:
-        client: the client.
-        method, key: the request, for messages.
-    """
-
-    def __init__(self, client: BucketClient, method: str, key: str | None) -> None:
-        self._client = client
-        self._method = method
-        self._key = key
-        self.progressed()
-
-    def progressed(self) -> None:
-        """Start anew: bytes have arrived."""
-        self._since = clock.monotonic()
-        self._pause = _FIRST_PAUSE
-
-    def pause(self, failure: StoreReply | Exception) -> None:
-        """Wait before the next attempt.
-
-        Raises:
-            StorageError: the time for this request is over, or it cannot succeed.
-            StoppedError: the client was stopped.
-        """
-        client = self._client
-        if client.stopped.is_set():
-            raise StoppedError
-        left = self._since + client.patience - clock.monotonic()
-        pause = random.uniform(self._pause / 2, self._pause)
-        self._pause = min(2 * self._pause, _LONGEST_PAUSE)
-        if isinstance(failure, StoreReply):
-            if (asked := failure.headers.get("retry-after", "")).isdecimal():
-                pause = max(pause, min(float(asked), 60.0))
-            if left <= pause:
-                raise refusal(failure, self._method, client.location, self._key, client.region)
-        elif left <= pause or _is_final(failure):
-            raise self._unreachable(failure) from None
-        if client.stopped.wait(pause):
-            raise StoppedError
-
-    def _unreachable(self, error: Exception) -> StorageError:
-        location = self._client.location
-        store = location.store
-        if _is_final(error):
-            return StorageError(
-                f"{store} could not prove who it is ({_reason(error)}): check the endpoint, or name the certificate "
-                "of its authority in SSL_CERT_FILE.",
-                code=UNREACHABLE,
-            )
-        waited = f"{max(1, round(clock.monotonic() - self._since))} s"
-        return StorageError(
-            f"{store} did not answer for {waited} ({_reason(error)}): check the endpoint, and that this machine can "
-            "reach it.",
-            code=UNREACHABLE,
-        )
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    loop.run_forever()
+    loop.close()
 
 
-def _send(
-    connection: HTTPConnection, method: str, path: str, query: str, headers: Mapping[str, str], body: Buffer
-) -> HTTPResponse:
-    if connection.sock is None:
-        connection.connect()
-        connection.sock.settimeout(SILENCE)  # type: ignore[attr-defined]  # it is connected
-    connection.putrequest(method, f"{path}?{query}" if query else path, skip_host=True, skip_accept_encoding=True)
-    for name, value in headers.items():
-        connection.putheader(name, value)
-    size = memoryview(body).nbytes
-    if size or method in ("PUT", "POST"):
-        connection.putheader("content-length", str(size))
+def _store(location: BucketLocation, region: str, patience: float) -> "S3Store":
     try:
-        connection.endheaders()
-        if size:
-            connection.send(body)
-    except _DROPPED:
-        # A store that refuses closes the connection before it has read all; its reply may be there.
-        with contextlib.suppress(OSError, HTTPException):
-            return connection.getresponse()
-        raise
-    return connection.getresponse()
+        from obstore.store import S3Store  # slow to load
+    except ImportError:
+        raise StorageError(
+            "Object stores need the package obstore, which is not installed here: install skyward-jupyter[storage]."
+        ) from None
+    options: ClientConfig = {
+        "allow_http": location.endpoint.startswith("http://"),
+        "connect_timeout": timedelta(seconds=_CONNECT_WITHIN),
+        "read_timeout": timedelta(seconds=min(_SILENCE, patience)),
+        "timeout": timedelta(days=1),  # of a whole object; silence ends it sooner
+    }
+    bundle = os.environ.get("AWS_CA_BUNDLE") or os.environ.get("SSL_CERT_FILE")
+    if bundle and location.endpoint.startswith("https://") and Path(bundle).is_file():
+        options["root_certificate"] = Path(bundle).read_bytes()
+    given: dict[str, Any] = {}
+    if location.access_key:
+        # A provider, since obstore would add a session token of the environment to keys that are given as such.
+        credentials = {
+            "access_key_id": location.access_key,
+            "secret_access_key": location.secret_key,
+            "token": location.session_token or None,
+            "expires_at": None,
+        }
+        given["credential_provider"] = lambda: credentials
+    if location.endpoint:
+        given["endpoint"] = location.endpoint_for_bucket
+    return S3Store(
+        location.bucket,
+        region=region,
+        virtual_hosted_style_request=not location.uses_path,
+        client_options=options,
+        retry_config={
+            "max_retries": 100,
+            "retry_timeout": timedelta(seconds=patience),
+            "backoff": {"init_backoff": timedelta(seconds=0.1), "max_backoff": timedelta(seconds=8), "base": 2},
+        },
+        **given,
+    )
 
 
-def _is_final(error: Exception) -> bool:
-    return type(error).__name__ == "SSLCertVerificationError"
+def _default_region(location: BucketLocation) -> str:
+    """Return the region to begin with; the store tells another one, if it has to be."""
+    named = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    return _DEFAULT_REGION if location.endpoint or not named else named
 
 
-def _reason(error: Exception) -> str:
-    if isinstance(error, TimeoutError):
-        return "no reply in time"
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror[:1].lower() + error.strerror[1:120]
-    return type(error).__name__
+def _after_fork() -> None:
+    global _forked
+    _forked = _used
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,17 +1,10 @@
 """Deletion of objects, by the thousand where the store can."""
 
-import base64
-import hashlib
-from collections.abc import Iterable
-from functools import partial
-from itertools import batched
-from xml.sax.saxutils import escape
+from collections.abc import Iterable, Iterator
+from itertools import islice
 
-from skyward.errors import StorageError
 from skyward.storage.client import BucketClient
-from skyward.storage.jobs import run_jobs
-from skyward.storage.location import BucketLocation, printable
-from skyward.storage.replies import xml_of
+from skyward.storage.location import BucketLocation
 
 __all__ = ["delete"]
 
@@ -25,54 +18,23 @@ def delete(location: BucketLocation, keys: Iterable[str], *, client: BucketClien
         keys: relative to the prefix.
 
     Raises:
-        StorageError: the store refuses; the error names the keys that may still be there.
+        StorageError: the store refuses. Some objects may have been deleted.
     """
     if client is None:
         with BucketClient(location) as own:
             return delete(location, keys, client=own)
     count = 0
-    for batch in batched(keys, _BATCH):
-        whole = [location.root + key for key in batch]
-        plain = [key for key in whole if key.isprintable()]
-        odd = [key for key in whole if not key.isprintable()]  # XML cannot have all of their characters
-        if len(plain) < 2 or not _delete_together(client, plain):
-            odd = whole
-        run_jobs((partial(_delete_one, client, key) for key in odd), client)
-        count += len(whole)
+    for batch in _batches(location.root + key for key in keys):
+        client.run(_delete(client, batch))
+        count += len(batch)
     return count
 
 
-def _delete_one(client: BucketClient, key: str) -> None:
-    client.call("DELETE", key, accept=(404,))
+def _batches(keys: Iterable[str]) -> Iterator[list[str]]:
+    found = iter(keys)
+    while batch := list(islice(found, _BATCH)):
+        yield batch
 
 
-def _delete_together(client: BucketClient, keys: list[str]) -> bool:
-    """Delete objects with one request; return False if the store has no such request.
-
-    Raises:
-        StorageError: the store refuses some of them.
-    """
-    objects = "".join(f"<Object><Key>{escape(key)}</Key></Object>" for key in keys)
-    body = f"<Delete><Quiet>true</Quiet>{objects}</Delete>".encode()
-    digest = base64.b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode()
-    reply = client.call("POST", None, [("delete", "")], body, {"content-md5": digest}, accept=(400, 404, 405, 411, 501))
-    if reply.status >= 300:
-        if reply.code == "NoSuchBucket":
-            delete_error = f"There is no bucket {client.location.bucket!r} at {client.location.store}: check its name."
-            raise StorageError(delete_error, code=reply.code)
-        return False
-    page = xml_of(reply.body)
-    space = page.tag.partition("}")[0] + "}" if page.tag.startswith("{") else ""
-    failed = [
-        (each.findtext(f"{space}Key") or "", each.findtext(f"{space}Code") or "")
-        for each in page.iterfind(f"{space}Error")
-    ]
-    if failed:
-        key, code = failed[0]
-        raise StorageError(
-            f"{len(failed)} of {len(keys)} objects were not deleted, the first s3://{client.location.bucket}/"
-            f"{printable(key)} ({code[:64]}).",
-            code=code[:64],
-            names=tuple(key for key, _ in failed),
-        )
-    return True
+async def _delete(client: BucketClient, keys: list[str]) -> None:
+    await client.ask("delete", keys[0] if len(keys) == 1 else None, lambda store: store.delete_async(keys))

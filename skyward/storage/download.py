@@ -4,25 +4,29 @@ import contextlib
 import errno
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
-from http.client import HTTPResponse
 from pathlib import Path
-from threading import Event, Lock, local
+from threading import Event
+from typing import TYPE_CHECKING, Any
 
 from skyward.errors import StorageError
-from skyward.storage.client import Attempts, BucketClient
-from skyward.storage.jobs import WORKERS, ByteProgress, run_jobs
+from skyward.storage.client import BucketClient
+from skyward.storage.failures import CHANGED, UNREACHABLE, Refusal
+from skyward.storage.jobs import WORKERS, ByteProgress, TransferJob, run_jobs
 from skyward.storage.listing import ObjectEntry, head
 from skyward.storage.location import BucketLocation, printable
 from skyward.storage.part_file import RANGE, PartFile, create_file, part_name
-from skyward.storage.replies import CHANGED
+
+if TYPE_CHECKING:
+    from obstore import GetOptions, GetResult
+    from obstore.store import S3Store
 
 __all__ = ["Download", "download"]
 
-_BUFFER = 1 << 20
-_own = local()
-"""A buffer for each thread."""
+_CHUNK = 1 << 20
+_MOST_BREAKS = 20
+"""Connections that may break off one after the other without a byte in between."""
 
 
 def download(
@@ -92,13 +96,12 @@ class Download:
         self._target = target
         self._progress = progress or (lambda _: None)
         self._on_done = on_done
-        self._lock = Lock()
         self._part: PartFile | None = None
         self._left = 0
         self.is_unfinished = True
         self._name = client.location.address(entry.key)
 
-    def jobs(self) -> Iterator[Callable[[], None]]:
+    async def jobs(self) -> AsyncIterator[TransferJob]:
         """Yield the jobs: one, or one for each range that is missing."""
         if self._entry.size <= RANGE:
             yield self._fetch_whole
@@ -112,24 +115,23 @@ class Download:
         if needed < self._entry.size:
             self._progress(self._entry.size - needed)
         if not missing:
-            yield self._finish
+            self._finish(self._part)
         for number, start, end in missing:
-            yield partial(self._fetch_range, number, start, end)
+            yield partial(self._fetch_range, self._part, number, start, end)
 
     def close(self) -> None:
         """Close the part file; it stays, for the next call."""
-        with self._lock:
-            if self._part is not None:
-                self._part.close()
+        if self._part is not None:
+            self._part.close()
 
-    def _fetch_whole(self) -> None:
+    async def _fetch_whole(self) -> None:
         part = part_name(self._target, os.getpid(), f"{id(self):x}")
         try:
             with self._disk():
                 self._check_target()
                 file = create_file(part)
             try:
-                self._fetch(file, 0, self._entry.size)
+                await self._fetch(file, 0, self._entry.size)
                 with self._disk():
                     self._check_size(os.fstat(file).st_size)
             finally:
@@ -142,21 +144,15 @@ class Download:
             raise
         self._done()
 
-    def _fetch_range(self, number: int, start: int, end: int) -> None:
-        part = self._part
-        assert part is not None
-        self._fetch(part.file, start, end)
+    async def _fetch_range(self, part: PartFile, number: int, start: int, end: int) -> None:
+        await self._fetch(part.file, start, end)
         with self._disk():
             part.mark(number)
-        with self._lock:
-            self._left -= 1
-            is_last = not self._left
-        if is_last:
-            self._finish()
+        self._left -= 1
+        if not self._left:
+            self._finish(part)
 
-    def _finish(self) -> None:
-        part = self._part
-        assert part is not None
+    def _finish(self, part: PartFile) -> None:
         with self._disk():
             self._check_target()
             part.complete(self._target)
@@ -167,51 +163,64 @@ class Download:
         if self._on_done is not None:
             self._on_done()
 
-    def _fetch(self, file: int, start: int, end: int) -> None:
+    async def _fetch(self, file: int, start: int, end: int) -> None:
         """Write bytes `start` to `end` of the object to the same place of a file; go on where a connection broke."""
         entry, client = self._entry, self._client
         key = client.location.root + entry.key
-        position = start
-        attempts = Attempts(client, "GET", key)
+        position, breaks = start, 0
 
-        def read(response: HTTPResponse) -> None:
-            nonlocal position
-            self._check_version(response, position)
-            buffer = _buffer()
-            while position < end:
-                count = response.readinto(buffer[: end - position])
-                if not count:
-                    raise ConnectionResetError(errno.ECONNRESET, "the connection broke off")
-                with self._disk():
-                    _write(file, buffer[:count], position)
-                position += count
-                attempts.progressed()
-                self._progress(count)
+        async def get(store: "S3Store") -> "GetResult":
+            options: GetOptions = {}
+            if entry.etag:
+                options["if_match"] = entry.etag
+            if (position, end) != (0, entry.size):
+                options["range"] = (position, end)
+            return await store.get_async(key, options=options)
 
         while True:
-            headers = {"if-match": entry.etag} if entry.etag else {}
-            if (position, end) != (0, entry.size):
-                headers["range"] = f"bytes={position}-{end - 1}"
-            if client.attempt(attempts, "GET", key, headers=headers, reader=read) is not None and position >= end:
-                return
+            reply = await self._asked(client.ask("read", key, get))
+            self._check_version(reply.meta)
+            try:
+                async for chunk in reply.stream(_CHUNK):
+                    data = memoryview(chunk)
+                    with self._disk():
+                        _write(file, data, position)
+                    position, breaks = position + len(data), 0
+                    self._progress(len(data))
+                if position >= end:
+                    return
+                failure: Exception = ConnectionResetError()
+            except StorageError:
+                raise
+            except Exception as error:  # obstore itself has tried to go on
+                failure = error
+            breaks += 1
+            if breaks > _MOST_BREAKS:
+                raise Refusal.of(failure).error(client.location, "read", key)
 
-    def _check_version(self, response: HTTPResponse, position: int) -> None:
-        """Check that a reply is of the version and the place that were asked for, as some stores look at neither."""
+    async def _asked(self, reply: Any) -> "GetResult":
+        """Return a reply; name the file in an error that is about it."""
+        try:
+            found: GetResult = await reply
+        except StorageError as error:
+            if error.code == CHANGED:
+                raise self._changed() from None
+            if error.code != UNREACHABLE and not error.names:
+                error.names = (self._entry.key,)
+            raise
+        return found
+
+    def _check_version(self, meta: Any) -> None:
+        """Check that a reply is of the version that was asked for: some stores do not look at it."""
         entry = self._entry
-        etag = response.getheader("etag") or ""
-        whole = response.getheader("content-length") if response.status == 200 else None
-        told = (response.getheader("content-range") or "").removeprefix("bytes ")
-        if response.status == 206:
-            first, _, rest = told.partition("-")
-            whole = rest.partition("/")[2]
-            if first != str(position):
-                raise StorageError(f"{self._client.location.store} sent another part of {self._name} than asked for.")
-        elif position:
-            raise StorageError(f"{self._client.location.store} does not send parts of objects, as {self._name} needs.")
-        if (etag and entry.etag and _bare(etag) != _bare(entry.etag)) or (whole not in (None, "*", str(entry.size))):
-            raise StorageError(
-                f"{self._name} was changed while it was downloaded: start again.", code=CHANGED, names=(entry.key,)
-            )
+        etag = meta["e_tag"] or ""
+        if (etag and entry.etag and _bare(etag) != _bare(entry.etag)) or meta["size"] != entry.size:
+            raise self._changed()
+
+    def _changed(self) -> StorageError:
+        return StorageError(
+            f"{self._name} was changed while it was downloaded: start again.", code=CHANGED, names=(self._entry.key,)
+        )
 
     def _check_target(self) -> None:
         if self._target.is_dir():
@@ -249,13 +258,6 @@ def _write(file: int, data: memoryview, position: int) -> None:
     while data:
         count = os.pwrite(file, data, position)
         data, position = data[count:], position + count
-
-
-def _buffer() -> memoryview:
-    found: memoryview | None = getattr(_own, "buffer", None)
-    if found is None:
-        found = _own.buffer = memoryview(bytearray(_BUFFER))
-    return found
 
 
 def _bare(etag: str) -> str:

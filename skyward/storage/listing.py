@@ -1,20 +1,24 @@
 """Objects below a location: listed page by page, looked up, and the check that a store answers."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import datetime
-from email.utils import parsedate_to_datetime
-from urllib.parse import unquote_plus
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from skyward.errors import StorageError
 from skyward.storage.client import BucketClient
+from skyward.storage.failures import NO_KEY, Refusal
 from skyward.storage.location import BucketLocation, printable
-from skyward.storage.replies import NO_KEY, StoreReply, xml_of
 
-__all__ = ["ObjectEntry", "check", "entry_of", "find", "head", "list_objects", "listed_keys", "safe_key"]
+if TYPE_CHECKING:
+    from obstore import ObjectMeta
+    from obstore.store import S3Store
+
+__all__ = ["ObjectEntry", "check", "find", "find_object", "head", "list_objects", "safe_key"]
 
 _PAGE = 1000
 _CHECK_WITHIN = 15.0
+_MISSING: Any = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,63 +38,83 @@ class ObjectEntry:
     modified: float = 0.0
 
 
-def list_objects(location: BucketLocation, *, client: BucketClient | None = None) -> Iterator[ObjectEntry]:
+def list_objects(
+    location: BucketLocation, start: str = "", *, client: BucketClient | None = None
+) -> Iterator[ObjectEntry]:
     """Yield the objects below a location, in the order of their keys, as pages arrive.
 
     Objects that only mark a folder, whose keys end with a slash, are left out.
 
-    Raises:
-        StorageError: the store refuses, or a key could not be a file below a folder.
-    """
-    for entry in listed_keys(location, client=client):
-        if not entry.key.endswith("/") and entry.key:
-            safe_key(location, entry.key)
-            yield entry
-
-
-def listed_keys(
-    location: BucketLocation, start: str = "", *, client: BucketClient | None = None
-) -> Iterator[ObjectEntry]:
-    """Yield all objects below a location whose relative keys begin with `start`, with any keys, as pages arrive.
+    Args:
+        start: text that the keys, relative to the prefix, begin with; it need not end with a part of them.
 
     Raises:
-        StorageError: the store refuses.
+        StorageError: the store refuses, or there is a key that could not be a file below a folder.
     """
     if client is None:
         with BucketClient(location) as own:
-            yield from listed_keys(location, start, client=own)
+            yield from list_objects(location, start, client=own)
         return
-    root = location.root
-    query = [("list-type", "2"), ("prefix", root + start), ("max-keys", str(_PAGE)), ("encoding-type", "url")]
-    after = ""
-    while True:
-        reply = client.call("GET", query=[*query, ("continuation-token", after)] if after else query)
-        entries, after = _page(reply, len(root))
-        yield from entries
-        if not after:
-            return
+    folder, _, name = start.rpartition("/")
+    if name and (own_entry := find(location, start, client=client)) is not None:
+        yield own_entry
+    below = (location.root + folder).strip("/")
+    pages = _pages(client, location, below, location.root + start if name else None)
+    while (page := client.run(_next(pages))) is not None:
+        for entry in page:
+            if not entry.key.startswith(start):
+                return  # keys come in order
+            yield entry
 
 
-def _page(reply: StoreReply, cut: int) -> tuple[list[ObjectEntry], str]:
-    """Return the objects of a page and the token of the next one; `cut`: length of the root."""
-    page = xml_of(reply.body)
-    space = page.tag.partition("}")[0] + "}" if page.tag.startswith("{") else ""
-    is_encoded = page.findtext(f"{space}EncodingType") == "url"
+async def _next(pages: AsyncIterator[list[ObjectEntry]]) -> list[ObjectEntry] | None:
+    return await anext(pages, None)
+
+
+async def _pages(
+    client: BucketClient, location: BucketLocation, below: str, after: str | None
+) -> AsyncIterator[list[ObjectEntry]]:
+    """Yield pages of the objects below a key and after another one."""
+    stream: Any = None
+    has_begun = False
+
+    async def page(store: "S3Store") -> "list[ObjectMeta] | None":
+        nonlocal stream
+        if stream is None:
+            stream = store.list(below or None, offset=after, chunk_size=_PAGE)
+        try:
+            return await anext(stream, None)
+        except Exception as error:
+            stream = None  # it is at its end
+            if has_begun:  # another one would begin with the first page
+                raise Refusal.of(error).error(location, "list", below or None) from None
+            raise
+
+    while found := await client.ask("list", below or None, page):
+        has_begun = True
+        yield await _without_markers(client, location, [entry_of(each, location.root) for each in found])
+
+
+async def _without_markers(
+    client: BucketClient, location: BucketLocation, entries: list[ObjectEntry]
+) -> list[ObjectEntry]:
+    """Return objects without those that only mark a folder: obstore lists "folder/" as "folder", which is not there."""
+    empty = [entry for entry in entries if not entry.size]
+    room = asyncio.Semaphore(16)
+
+    async def is_there(entry: ObjectEntry) -> bool:
+        async with room:
+            return bool(entry.key) and await find_object(client, location, entry.key) is not None
+
+    there = dict(zip((e.key for e in empty), await asyncio.gather(*map(is_there, empty)), strict=True))
+    seen: set[str] = set()
     found = []
-    for each in page.iterfind(f"{space}Contents"):
-        key = each.findtext(f"{space}Key") or ""
-        key = unquote_plus(key) if is_encoded else key
-        modified = each.findtext(f"{space}LastModified")
-        found.append(
-            ObjectEntry(
-                key[cut:],
-                int(each.findtext(f"{space}Size") or 0),
-                each.findtext(f"{space}ETag") or "",
-                datetime.fromisoformat(modified).timestamp() if modified else 0.0,
-            )
-        )
-    is_last = (page.findtext(f"{space}IsTruncated") or "false").lower() != "true"
-    return found, "" if is_last else page.findtext(f"{space}NextContinuationToken") or ""
+    for entry in entries:
+        if not entry.size and (not there[entry.key] or entry.key in seen):
+            continue
+        seen.add(entry.key)
+        found.append(entry)
+    return found
 
 
 def find(location: BucketLocation, key: str, *, client: BucketClient | None = None) -> ObjectEntry | None:
@@ -105,11 +129,21 @@ def find(location: BucketLocation, key: str, *, client: BucketClient | None = No
     if client is None:
         with BucketClient(location) as own:
             return find(location, key, client=own)
-    reply = client.call("HEAD", location.root + key, accept=(404,))
-    if reply.status != 404:
-        return entry_of(reply, key)
-    client.call("GET", query=[("list-type", "2"), ("max-keys", "1")], accept=(403,))  # is there such a bucket?
-    return None
+    return client.run(_find(client, location, key))
+
+
+async def _find(client: BucketClient, location: BucketLocation, key: str) -> ObjectEntry | None:
+    found = await find_object(client, location, key)
+    if found is None:
+        await _first_page(client, None)  # is there such a bucket? A reply to HEAD does not say
+    return found
+
+
+async def find_object(client: BucketClient, location: BucketLocation, key: str) -> ObjectEntry | None:
+    """Return an object; None if there is none of this key, or no such bucket."""
+    whole = location.root + key
+    meta = await client.ask("read", whole, lambda store: store.head_async(whole), missing=_MISSING)
+    return None if meta is _MISSING else entry_of(meta, location.root)
 
 
 def head(location: BucketLocation, key: str, *, client: BucketClient | None = None) -> ObjectEntry:
@@ -129,15 +163,9 @@ def head(location: BucketLocation, key: str, *, client: BucketClient | None = No
     return found
 
 
-def entry_of(reply: StoreReply, key: str) -> ObjectEntry:
-    """Return the object that a reply describes by its headers."""
-    headers = reply.headers
-    told = headers.get("last-modified") or headers.get("date") or ""
-    try:
-        modified = parsedate_to_datetime(told).timestamp() if told else 0.0
-    except ValueError:
-        modified = 0.0
-    return ObjectEntry(key, int(headers.get("content-length") or 0), headers.get("etag", ""), modified)
+def entry_of(meta: "ObjectMeta", root: str) -> ObjectEntry:
+    """Return the object that obstore describes; `root` is cut from its key."""
+    return ObjectEntry(meta["path"][len(root) :], meta["size"], meta["e_tag"] or "", meta["last_modified"].timestamp())
 
 
 def check(location: BucketLocation, *, within: float = _CHECK_WITHIN) -> BucketLocation:
@@ -149,11 +177,16 @@ def check(location: BucketLocation, *, within: float = _CHECK_WITHIN) -> BucketL
     Raises:
         StorageError: it does not: one sentence about the endpoint, the region, the bucket or the credentials.
     """
-    from dataclasses import replace
-
     with BucketClient(location, first_reply=within, patience=within) as client:
-        client.call("GET", query=[("list-type", "2"), ("max-keys", "1"), ("prefix", location.root)])
+        client.run(_first_page(client, location.prefix or None))
         return replace(location, region=client.region)
+
+
+async def _first_page(client: BucketClient, prefix: str | None) -> None:
+    async def page(store: "S3Store") -> object:
+        return await anext(store.list(prefix, chunk_size=1), None)
+
+    await client.ask("list", prefix, page)
 
 
 def safe_key(location: BucketLocation, key: str) -> str:

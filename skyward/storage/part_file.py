@@ -5,7 +5,6 @@ import fcntl
 import hashlib
 import os
 from pathlib import Path
-from threading import Lock
 
 from skyward.storage.listing import ObjectEntry
 
@@ -33,7 +32,6 @@ class PartFile:
         self._size = entry.size
         self._count = -(-entry.size // RANGE)
         self._header = _MAGIC + hashlib.sha256(f"{entry.etag}\0{entry.size}\0{RANGE}\0{_boot()}".encode()).digest()
-        self._lock = Lock()
         self._is_open = True
 
     @classmethod
@@ -66,9 +64,8 @@ class PartFile:
 
     def mark(self, number: int) -> None:
         """Record that a range has arrived."""
-        with self._lock:
-            if self._is_open:
-                os.pwrite(self.file, b"\1", self._size + len(self._header) + number)
+        if self._is_open:
+            os.pwrite(self.file, b"\1", self._size + len(self._header) + number)
 
     def complete(self, target: Path) -> None:
         """Make it the target."""
@@ -85,10 +82,9 @@ class PartFile:
 
     def close(self) -> None:
         """Close it."""
-        with self._lock:
-            if self._is_open:
-                self._is_open = False
-                os.close(self.file)
+        if self._is_open:
+            self._is_open = False
+            os.close(self.file)
 
     def _prepare(self) -> None:
         length = self._size + len(self._header) + self._count

@@ -1,7 +1,7 @@
 """Transfers of many objects: a folder and the objects below a location."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from threading import Event
@@ -9,7 +9,7 @@ from threading import Event
 from skyward.errors import StorageError
 from skyward.storage.client import BucketClient
 from skyward.storage.download import Download
-from skyward.storage.jobs import WORKERS, ByteProgress, run_jobs
+from skyward.storage.jobs import WORKERS, ByteProgress, TransferJob, pulled, run_jobs
 from skyward.storage.listing import ObjectEntry, safe_key
 from skyward.storage.location import BucketLocation, printable
 from skyward.storage.upload import Upload
@@ -47,15 +47,15 @@ def download_many(
         return
     with_parts: list[Download] = []
 
-    def jobs() -> Iterator[Callable[[], None]]:
-        for entry in entries:
+    async def jobs() -> AsyncIterator[TransferJob]:
+        async for entry in pulled(entries):
             path = folder / safe_key(location, entry.key)
-            done = None if on_file is None else partial(on_file, entry)
-            transfer = Download(client, entry, path, progress, done)
+            transfer = Download(client, entry, path, progress, None if on_file is None else partial(on_file, entry))
             with_parts[:] = [each for each in with_parts if each.is_unfinished]
             with_parts.append(transfer)
             try:
-                yield from transfer.jobs()
+                async for job in transfer.jobs():
+                    yield job
             except StorageError as error:
                 yield partial(_fail, error)  # the other files go on
 
@@ -70,7 +70,6 @@ def upload_many(
     location: BucketLocation,
     files: Iterable[tuple[Path, str]],
     *,
-    records: Callable[[str], Path] | None = None,
     workers: int = WORKERS,
     progress: ByteProgress | None = None,
     on_file: Callable[[Path, ObjectEntry], object] | None = None,
@@ -81,7 +80,6 @@ def upload_many(
 
     Args:
         files: each with the key of its object, relative to the prefix.
-        records: returns the record of parts for a key, see `upload`.
         progress: called with numbers of bytes.
         on_file: called for each file whose object is there, by several threads.
         stop: ends the transfer when it is set.
@@ -92,31 +90,19 @@ def upload_many(
     if client is None:
         with BucketClient(location) as own:
             upload_many(
-                location, files, records=records, workers=workers, progress=progress, on_file=on_file, client=own,
+                location, files, workers=workers, progress=progress, on_file=on_file, client=own,
                 stop=stop,
             )  # fmt: skip
         return
-    unfinished: list[Upload] = []
 
-    def jobs() -> Iterator[Callable[[], None]]:
-        for path, key in files:
-            done = None if on_file is None else partial(on_file, path)
-            transfer = Upload(client, path, key, None if records is None else records(key), progress, done)
-            unfinished[:] = [each for each in unfinished if each.is_unfinished]
-            unfinished.append(transfer)
-            try:
-                yield from transfer.jobs()
-            except StorageError as error:
-                yield partial(_fail, error)  # the other files go on
+    async def jobs() -> AsyncIterator[TransferJob]:
+        async for path, key in pulled(files):
+            yield Upload(client, path, key, progress, None if on_file is None else partial(on_file, path)).send
 
-    try:
-        run_jobs(jobs(), client, workers, stop)
-    finally:
-        for each in unfinished:
-            each.close()
+    run_jobs(jobs(), client, workers, stop)
 
 
-def _fail(error: StorageError) -> None:
+async def _fail(error: StorageError) -> None:
     raise error
 
 

@@ -1,31 +1,41 @@
-"""Uploads: large files in parts, of which a later call sends only those that are missing."""
+"""Uploads: large files in parts, which the store puts together at the end or removes."""
 
+import asyncio
 import contextlib
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from threading import Event, Lock
-from xml.sax.saxutils import escape
+from threading import Event
+from typing import TYPE_CHECKING, Any
 
 from skyward.errors import StorageError
-from skyward.storage.client import BucketClient
-from skyward.storage.jobs import WORKERS, ByteProgress, run_jobs
-from skyward.storage.listing import ObjectEntry, entry_of, find
+from skyward.process.clock import clock
+from skyward.storage.client import BucketClient, StoppedError
+from skyward.storage.failures import CHANGED, UNREACHABLE
+from skyward.storage.jobs import WORKERS, ByteProgress, TransferJob, run_jobs
+from skyward.storage.listing import ObjectEntry, find_object
 from skyward.storage.location import BucketLocation, printable
-from skyward.storage.part_record import PartRecord
-from skyward.storage.replies import CHANGED, xml_of
+
+if TYPE_CHECKING:
+    from obstore import PutResult
+    from obstore.store import S3Store
 
 __all__ = ["PART", "Upload", "upload"]
 
 PART = 8 << 20
 """Bytes of a part; larger files are uploaded in several parts at a time."""
 
-_MOST_PARTS = 10_000
+_PARTS_AT_ONCE = 8
+_MOST_OF_A_FILE = 128 << 20
+"""Bytes of the parts of one file that are in memory."""
+
+_MOST_PARTS = 9_990
 _LARGEST = 5 << 40
+_ABORT_WITHIN = 5.0
+"""Seconds that a stopped upload has to remove its parts from the store."""
 
 
 def upload(
@@ -33,7 +43,6 @@ def upload(
     path: Path,
     key: str,
     *,
-    record: Path | None = None,
     progress: ByteProgress | None = None,
     workers: int = WORKERS,
     client: BucketClient | None = None,
@@ -41,10 +50,10 @@ def upload(
 ) -> ObjectEntry:
     """Upload a file to an object, which is replaced as a whole or not at all.
 
+    The parts of an upload that fails or is stopped are removed from the store, if it can be reached.
+
     Args:
         key: relative to the prefix.
-        record: file that remembers the parts of an interrupted upload, so that the next call with it sends only the
-            others; without one, the parts of an upload that fails are removed from the store.
         progress: called with numbers of bytes.
         stop: ends the upload when it is set.
 
@@ -53,13 +62,9 @@ def upload(
     """
     if client is None:
         with BucketClient(location) as own:
-            return upload(location, path, key, record=record, progress=progress, workers=workers, client=own, stop=stop)
+            return upload(location, path, key, progress=progress, workers=workers, client=own, stop=stop)
     found: list[ObjectEntry] = []
-    transfer = Upload(client, path, key, record, progress, found.append)
-    try:
-        run_jobs(transfer.jobs(), client, workers, stop)
-    finally:
-        transfer.close()
+    run_jobs(Upload(client, path, key, progress, found.append).jobs(), client, workers, stop)
     return found[0]
 
 
@@ -78,16 +83,12 @@ class _Version:
 
 
 class Upload:
-    """Upload of one file, as jobs.
-
-    Attributes:
-        is_unfinished: True until the object is there.
+    """Upload of one file, as a job.
 
     Args:
         client: its client.
         path: the file.
         key: relative to the prefix.
-        record: file that remembers the parts of an interrupted upload; None if there is none.
         progress: called with numbers of bytes.
         on_done: called with the new object.
     """
@@ -97,7 +98,6 @@ class Upload:
         client: BucketClient,
         path: Path,
         key: str,
-        record: Path | None = None,
         progress: ByteProgress | None = None,
         on_done: Callable[[ObjectEntry], object] | None = None,
     ) -> None:
@@ -105,21 +105,105 @@ class Upload:
         self._path = path
         self._key = key
         self._whole_key = client.location.root + key
-        self._name = client.location.address(key)
         self._progress = progress or (lambda _: None)
         self._on_done = on_done or (lambda _: None)
-        self._record = None if record is None else PartRecord(record)
-        self._lock = Lock()
-        self._file = -1
-        self._version = _Version(0, 0, 0)
-        self._upload_id = ""
-        self._etags: dict[int, str] = {}
-        self._left = 0
-        self.is_unfinished = True
-        self._part_size = PART
+        self._is_stopped = False
 
-    def jobs(self) -> Iterator[Callable[[], None]]:
-        """Yield the jobs: one, or one for each part that the store does not have."""
+    async def jobs(self) -> AsyncIterator[TransferJob]:
+        """Yield the job."""
+        yield self.send
+
+    async def send(self) -> None:
+        """Send the file."""
+        self._check_key()
+        with self._reading():
+            file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            with self._reading():
+                if not stat.S_ISREG(os.fstat(file).st_mode):
+                    raise OSError(errno.EINVAL, "it is no regular file")
+                version = _Version.of(file)
+            if version.size <= PART:
+                size, reply = await self._send_whole(file, version)
+            else:
+                size, reply = version.size, await self._send_parts(file, version)
+        except StorageError as error:
+            if not error.names and error.code != UNREACHABLE:
+                error.names = (self._key,)
+            raise
+        finally:
+            os.close(file)
+        self._on_done(ObjectEntry(self._key, size, reply["e_tag"] or "", clock.time_ns() / 1e9))
+
+    async def _send_whole(self, file: int, version: _Version) -> "tuple[int, PutResult]":
+        async with self._client.memory(version.size):
+            for _ in range(3):
+                body = self._read(file, 0, version.size)
+                before, version = version, _Version.of(file)
+                if version == before:
+                    break
+            else:
+                raise self._changed()
+            key = self._whole_key
+            reply = await self._client.ask("write", key, lambda store: store.put_async(key, body, use_multipart=False))
+        self._progress(len(body))
+        return len(body), reply
+
+    async def _send_parts(self, file: int, version: _Version) -> "PutResult":
+        if version.size > _LARGEST:
+            raise StorageError(
+                f"{printable(str(self._path))} has {version.size:,} bytes, and an object can have at most "
+                f"{_LARGEST:,}: split it."
+            )
+        client, key = self._client, self._whole_key
+        if not client.has_answered:  # a wrong endpoint is to be found before a part of the file is read
+            await find_object(client, client.location, self._key)
+        size = max(PART, -(-version.size // _MOST_PARTS))
+        at_once = max(1, min(_PARTS_AT_ONCE, _MOST_OF_A_FILE // size))
+
+        async def put(store: "S3Store") -> "PutResult":
+            sent = 0
+
+            async def parts() -> AsyncIterator[bytes]:
+                nonlocal sent
+                for start in range(0, version.size, size):
+                    if self._is_stopped:
+                        raise StoppedError
+                    body = self._read(file, start, min(size, version.size - start))
+                    yield body
+                    sent += len(body)
+                    self._progress(len(body))
+                if _Version.of(file) != version:
+                    raise self._changed()  # obstore then removes the parts
+
+            try:
+                return await self._ended_softly(store.put_async(key, parts(), chunk_size=size, max_concurrency=at_once))
+            except Exception:
+                self._progress(-sent)
+                raise
+
+        async with client.memory(size * at_once):
+            return await client.ask("write", key, put)
+
+    async def _ended_softly(self, request: "Coroutine[Any, Any, PutResult]") -> "PutResult":
+        """Wait for an upload in parts; if this is cancelled, let it remove its parts from the store first."""
+
+        async def wait() -> "PutResult":
+            return await request
+
+        task = asyncio.ensure_future(wait())
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            self._is_stopped = True
+            await asyncio.wait({task}, timeout=_ABORT_WITHIN)
+            if task.done():
+                task.cancelled() or task.exception()
+            else:
+                task.cancel()
+            raise
+
+    def _check_key(self) -> None:
         if not self._key or self._key.endswith("/"):
             raise StorageError(f"The key {self._key!r} names a folder: give the key of an object.", names=(self._key,))
         try:
@@ -129,182 +213,11 @@ class Upload:
                 f"{printable(str(self._path))} cannot be uploaded, because its name is not UTF-8: rename it.",
                 names=(printable(self._key),),
             ) from None
-        with self._reading():
-            size = os.stat(self._path).st_size
-        if size <= PART:
-            yield self._send_whole
-            return
-        if size > _LARGEST:
-            raise StorageError(
-                f"{printable(str(self._path))} has {size:,} bytes, and an object can have at most {_LARGEST:,}: split "
-                "it.",
-                names=(self._key,),
-            )
-        self._open()
-        self._part_size = max(PART, -(-size // _MOST_PARTS))
-        self._begin()
-        count = -(-self._version.size // self._part_size)
-        missing = [number for number in range(1, count + 1) if number not in self._etags]
-        self._left = len(missing)
-        if there := sum(self._length(number) for number in self._etags):
-            self._progress(there)
-        if not missing:
-            yield self._complete
-        for number in missing:
-            yield partial(self._send_part, number)
 
-    def close(self) -> None:
-        """Close the file. Parts of an unfinished upload stay in the store if there is a record of them."""
-        with self._lock:
-            if self._file >= 0:
-                os.close(self._file)
-                self._file = -1
-            upload_id, self._upload_id = self._upload_id, ""
-        if self._record is not None:
-            self._record.close()
-            if self._record.is_kept:
-                return
-        if upload_id:
-            self._abort(upload_id)
-
-    def _send_whole(self) -> None:
-        try:
-            self._open()
-            for _ in range(3):
-                body = self._read(0, self._version.size)
-                before, self._version = self._version, _Version.of(self._file)
-                if self._version == before:
-                    break
-            else:
-                raise self._changed()
-        finally:
-            with self._lock:
-                if self._file >= 0:
-                    os.close(self._file)
-                    self._file = -1
-        reply = self._client.call("PUT", self._whole_key, body=body)
-        self._progress(len(body))
-        self._end(ObjectEntry(self._key, len(body), reply.headers.get("etag", ""), entry_of(reply, "").modified))
-
-    def _send_part(self, number: int) -> None:
-        length = self._length(number)
-        query = [("partNumber", str(number)), ("uploadId", self._upload_id)]
-        with self._client.memory(length):
-            body = self._read((number - 1) * self._part_size, length)
-            reply = self._client.call("PUT", self._whole_key, query, body)
-            del body
-        with self._lock:
-            self._etags[number] = reply.headers.get("etag", "")
-            self._left -= 1
-            is_last = not self._left
-            if self._record is not None:
-                self._record.add(number, self._etags[number])
-        self._progress(length)
-        if is_last:
-            self._complete()
-
-    def _begin(self) -> None:
-        """Continue the upload that the record remembers, or begin another one."""
-        if self._record is not None and self._record.open():
-            about = [self._name, self._version.size, self._version.modified_ns, self._version.inode, self._part_size]
-            upload_id = self._record.upload_id
-            if upload_id and self._record.about != about:
-                self._abort(upload_id)  # of another version of the file
-                upload_id = ""
-            there = self._parts_there(upload_id) if upload_id else None
-            if there is not None:
-                self._upload_id = upload_id
-                self._etags = {n: etag for n, etag in self._record.etags.items() if there.get(n) == etag.strip('"')}
-                return
-            self._upload_id = self._create()
-            self._record.begin(about, self._upload_id)
-            return
-        self._record = None
-        self._upload_id = self._create()
-
-    def _create(self) -> str:
-        reply = self._client.call("POST", self._whole_key, [("uploads", "")])
-        return _text(reply.body, "UploadId")
-
-    def _parts_there(self, upload_id: str) -> dict[int, str] | None:
-        """Return the ETags of the parts that the store has; None if it does not know the upload."""
-        found: dict[int, str] = {}
-        marker = ""
-        while True:
-            query = [("uploadId", upload_id)] + ([("part-number-marker", marker)] if marker else [])
-            reply = self._client.call("GET", self._whole_key, query, accept=(404,))
-            if reply.status == 404:
-                return None
-            page = xml_of(reply.body)
-            space = page.tag.partition("}")[0] + "}" if page.tag.startswith("{") else ""
-            for each in page.iterfind(f"{space}Part"):
-                found[int(each.findtext(f"{space}PartNumber") or 0)] = (each.findtext(f"{space}ETag") or "").strip('"')
-            marker = page.findtext(f"{space}NextPartNumberMarker") or ""
-            if (page.findtext(f"{space}IsTruncated") or "false").lower() != "true" or not marker:
-                return found
-
-    def _complete(self) -> None:
-        if _Version.of(self._file) != self._version:
-            raise self._changed()
-        parts = "".join(
-            f"<Part><PartNumber>{number}</PartNumber><ETag>{escape(etag)}</ETag></Part>"
-            for number, etag in sorted(self._etags.items())
-        )
-        body = f"<CompleteMultipartUpload>{parts}</CompleteMultipartUpload>".encode()
-        repeats = 0
-
-        def repeated() -> None:
-            nonlocal repeats
-            repeats += 1
-
-        reply = self._client.call(
-            "POST", self._whole_key, [("uploadId", self._upload_id)], body, accept=(404,), on_repeat=repeated
-        )
-        there = find(self._client.location, self._key, client=self._client)
-        # The reply to the first attempt may have been lost, and the upload is not known any more once it is complete.
-        if (reply.status == 404 and not repeats) or there is None or there.size != self._version.size:
-            raise StorageError(
-                f"{self._name} was not put together from its parts, which are gone from the store: upload it again.",
-                names=(self._key,),
-            )
-        with self._lock:
-            self._upload_id = ""
-        if self._record is not None:
-            self._record.remove()
-        self._end(there)
-
-    def _end(self, entry: ObjectEntry) -> None:
-        self.is_unfinished = False
-        self._on_done(entry)
-
-    def _abort(self, upload_id: str) -> None:
-        """Remove the parts of an upload from the store, also after the client was stopped."""
-        client = self._client
-        with contextlib.suppress(StorageError):
-            if not client.stopped.is_set():
-                client.call("DELETE", self._whole_key, [("uploadId", upload_id)], accept=(404,))
-                return
-            with BucketClient(client.location, first_reply=5.0, patience=5.0) as other:
-                other.call("DELETE", self._whole_key, [("uploadId", upload_id)], accept=(404,))
-
-    def _open(self) -> None:
-        with self._reading():
-            file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-            if not stat.S_ISREG(os.fstat(file).st_mode):
-                os.close(file)
-                raise OSError(errno.EINVAL, "it is no regular file")
-        with self._lock:
-            self._file = file
-        self._version = _Version.of(file)
-
-    def _length(self, number: int) -> int:
-        start = (number - 1) * self._part_size
-        return min(self._part_size, self._version.size - start)
-
-    def _read(self, start: int, length: int) -> bytes:
+    def _read(self, file: int, start: int, length: int) -> bytes:
         with self._reading():
             parts = []
-            while length and (data := os.pread(self._file, length, start)):
+            while length and (data := os.pread(file, length, start)):
                 parts.append(data)
                 start, length = start + len(data), length - len(data)
         if length:
@@ -312,8 +225,6 @@ class Upload:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _changed(self) -> StorageError:
-        if self._record is not None:
-            self._record.remove()  # the parts are of no use
         return StorageError(
             f"{printable(str(self._path))} was changed while it was uploaded: upload it again when nothing writes to "
             "it.",
@@ -331,9 +242,3 @@ class Upload:
             raise StorageError(
                 f"{printable(str(self._path))} cannot be read ({reason[:1].lower()}{reason[1:]}).", names=(self._key,)
             ) from None
-
-
-def _text(body: bytes, name: str) -> str:
-    page = xml_of(body)
-    space = page.tag.partition("}")[0] + "}" if page.tag.startswith("{") else ""
-    return page.findtext(f"{space}{name}") or ""

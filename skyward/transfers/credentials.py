@@ -7,11 +7,11 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from skyward.errors import CredentialsError, SkywardError
-from skyward.storage.role import role_credentials
 
 __all__ = ["StoreKeys", "found_keys", "resolved"]
 
@@ -86,8 +86,7 @@ def found_keys(*, of_aws: bool, with_role: bool) -> StoreKeys:
             "No credentials for the object store were found: give the storage an access_key and a secret_key, or set "
             "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
         )
-    role = role_credentials()
-    return StoreKeys(role.access_key, role.secret_key, role.session_token) if with_role else StoreKeys()
+    return _of_boto(None) if with_role else StoreKeys()
 
 
 def _profile(name: str) -> dict[str, str]:
@@ -108,12 +107,17 @@ def _profile(name: str) -> dict[str, str]:
     return found
 
 
-def _of_boto(profile: str) -> StoreKeys:
-    """Return the credentials that the tools of AWS find for a profile: single sign-on, roles, processes.
+def _of_boto(profile: str | None) -> StoreKeys:
+    """Return the credentials that the tools of AWS find: by single sign-on, roles or processes.
+
+    Args:
+        profile: name of a profile; None for the role of this machine.
 
     Raises:
         CredentialsError: they are not installed, or find none.
     """
+    if profile is None and find_spec("botocore") is None:
+        return StoreKeys()
     try:
         from botocore.exceptions import BotoCoreError, ClientError
         from botocore.session import Session
@@ -130,6 +134,11 @@ def _of_boto(profile: str) -> StoreKeys:
             f"The profile {profile!r} of AWS gave no credentials ({type(error).__name__}): sign in again, as with "
             "`aws sso login`."
         ) from None
+    if frozen is None and profile is None:
+        raise CredentialsError(
+            "No credentials for the object store were found, and this machine has no role: give the storage an "
+            "access_key and a secret_key, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
+        )
     if frozen is None:
         raise CredentialsError(f"The profile {profile!r} of AWS gave no credentials: sign in first.")
     return StoreKeys(frozen.access_key, frozen.secret_key, frozen.token or "")

@@ -15,7 +15,7 @@ from typing import Self
 from skyward.storage.listing import ObjectEntry
 from skyward.storage.location import BucketLocation
 
-__all__ = ["FolderManifest", "record_path"]
+__all__ = ["FolderManifest"]
 
 _FORMAT = "skyward-manifest-1"
 
@@ -32,7 +32,7 @@ class FolderManifest:
 
     def __init__(self, location: BucketLocation, folder: Path) -> None:
         self._folder = folder
-        self._path = record_path("folders", location, str(folder.absolute()))
+        self._path = _path(location, folder)
         self._known: dict[str, tuple[str, int, int]] = {}
         self._file = -1
         self._lock = Lock()
@@ -92,16 +92,13 @@ class FolderManifest:
             self._file = -1
 
 
-def record_path(kind: str, location: BucketLocation, *more: str) -> Path:
-    """Return the path of a record about a location, in the user's cache directory."""
-    about = "\0".join((location.endpoint, location.bucket, location.prefix, *more))
-    return _records() / kind / hashlib.sha256(os.fsencode(about)).hexdigest()[:32]
-
-
-def _records() -> Path:
+def _path(location: BucketLocation, folder: Path) -> Path:
+    """Return the path of a manifest, in the user's cache directory."""
+    about = "\0".join((location.endpoint, location.bucket, location.prefix, str(folder.absolute())))
+    name = hashlib.sha256(os.fsencode(about)).hexdigest()[:32]
     given = os.environ.get("SKYWARD_CACHE_DIR")
     if given:
-        return Path(given).expanduser().absolute() / "transfers"
+        return Path(given).expanduser().absolute() / "transfers" / name
     import platformdirs  # slow to load
 
-    return platformdirs.user_cache_path("skyward") / "transfers"
+    return platformdirs.user_cache_path("skyward") / "transfers" / name

@@ -9,12 +9,12 @@ from skyward.errors import SpecError, StorageError
 from skyward.storage.client import BucketClient
 from skyward.storage.deletion import delete
 from skyward.storage.download import download as download_object
-from skyward.storage.listing import ObjectEntry, find, list_objects, listed_keys
+from skyward.storage.failures import CHANGED, NO_KEY
+from skyward.storage.listing import ObjectEntry, find, list_objects
 from skyward.storage.location import BucketLocation
-from skyward.storage.replies import CHANGED, NO_KEY
 from skyward.storage.trees import download_many, files_below, upload_many
 from skyward.storage.upload import upload as upload_object
-from skyward.transfers.manifest import FolderManifest, record_path
+from skyward.transfers.manifest import FolderManifest
 from skyward.transfers.progress import shown_progress
 
 __all__ = ["download", "exists", "ls", "rm", "upload"]
@@ -33,10 +33,9 @@ def upload(location: BucketLocation, path: Path, key: str | None, progress: bool
         return _upload_folder(replace(location, prefix=name), path, progress)
     if key is None or key == "" or key.endswith("/"):
         key = f"{key or ''}{path.name}"
-    record = record_path("uploads", location, key, str(path.absolute()))
     size = path.stat().st_size if path.is_file() else None
     with shown_progress(path.name, size, progress) as move:
-        upload_object(location, path, key, record=record, progress=move)
+        upload_object(location, path, key, progress=move)
     return 1
 
 
@@ -50,14 +49,13 @@ def _upload_folder(location: BucketLocation, folder: Path, progress: bool | None
         manifest.add(entry, path)
 
     with BucketClient(location) as client, FolderManifest(location, folder) as manifest:
-        there = {entry.key: entry.etag for entry in listed_keys(location, client=client)} if manifest else {}
+        there = {entry.key: entry.etag for entry in list_objects(location, client=client)} if manifest else {}
         files = [(path, key) for path, key in files if not manifest.has(key, there.get(key, ""), path)]
         total = sum(path.stat().st_size for path, _ in files)
         with shown_progress(folder.name, total, progress) as move:
             upload_many(
                 location,
                 files,
-                records=lambda key: record_path("uploads", location, key, str(folder.absolute())),
                 progress=move,
                 on_file=written,
                 client=client,
@@ -128,7 +126,7 @@ def _download_folder(location: BucketLocation, folder: Path, progress: bool | No
 
 def ls(location: BucketLocation, prefix: str) -> Iterator[ObjectEntry]:
     """Yield the objects whose keys begin with a text; see `Storage.ls`."""
-    return listed_keys(location, prefix)
+    return list_objects(location, prefix)
 
 
 def exists(location: BucketLocation, key: str) -> bool:
@@ -137,7 +135,7 @@ def exists(location: BucketLocation, key: str) -> bool:
         if key and not key.endswith("/") and find(location, key, client=client) is not None:
             return True
         below = f"{key.rstrip('/')}/" if key else ""
-        return next(listed_keys(location, below, client=client), None) is not None
+        return next(list_objects(location, below, client=client), None) is not None
 
 
 def rm(location: BucketLocation, key: str, recursive: bool) -> int:
@@ -155,6 +153,6 @@ def rm(location: BucketLocation, key: str, recursive: bool) -> int:
                     code=NO_KEY,
                 )
             return delete(location, [key], client=client)
-        below = (entry.key for entry in listed_keys(location, f"{name}/", client=client))
+        below = (entry.key for entry in list_objects(location, f"{name}/", client=client))
         own = [key] if found is not None and not key.endswith("/") else []
         return delete(location, chain(own, below), client=client)
