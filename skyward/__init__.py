@@ -93,6 +93,8 @@ if TYPE_CHECKING:
     from skyward.pool.resource_requests import request_resources
     from skyward.specs import Image, Nodes, Options, PipIndex, Spec, Storage, Volume, Worker
     from skyward.specs.retries import Retries
+    from skyward.storage.listing import ObjectEntry
+    from skyward.storage.location import BucketLocation
     from skyward.task import collections
     from skyward.task.collections import barrier, counter, dict, lock, queue, set
     from skyward.task.instance import AcceleratorInfo, GangInfo, InstanceInfo, NetworkInfo, Peer, instance_info, is_head
@@ -123,6 +125,7 @@ __all__ = [
     "Accelerator",
     "AcceleratorInfo",
     "Adapter",
+    "BucketLocation",
     "BudgetExhaustedError",
     "BuiltImage",
     "CellCost",
@@ -172,6 +175,7 @@ __all__ = [
     "Nodes",
     "NotOnNodeError",
     "NotPicklableError",
+    "ObjectEntry",
     "OnNodeError",
     "OperatorError",
     "Options",
@@ -305,6 +309,8 @@ _HOMES = {
     "pool.executor": ("PoolExecutor",),
     "specs": ("Image", "Nodes", "Options", "PipIndex", "Spec", "Storage", "Volume", "Worker"),
     "specs.retries": ("Retries",),
+    "storage.listing": ("ObjectEntry",),
+    "storage.location": ("BucketLocation",),
     "task.collections": ("barrier", "counter", "dict", "lock", "queue", "set"),
     "task.instance": ("AcceleratorInfo", "GangInfo", "InstanceInfo", "NetworkInfo", "Peer", "instance_info", "is_head"),
     "task.output": ("OutputRule", "silent", "stderr", "stdout"),
