@@ -260,7 +260,7 @@ def _store(location: BucketLocation, region: str, patience: float) -> "S3Store":
         "timeout": timedelta(days=1),  # of a whole object; silence ends it sooner
     }
     bundle = os.environ.get("AWS_CA_BUNDLE") or os.environ.get("SSL_CERT_FILE")
-    if bundle and location.endpoint.startswith("https://") and Path(bundle).is_file():
+    if bundle and not location.endpoint.startswith("http://") and Path(bundle).is_file():
         options["root_certificate"] = Path(bundle).read_bytes()
     given: dict[str, Any] = {}
     if location.access_key:

@@ -28,8 +28,9 @@ _OF_TYPES = {
     "UnauthenticatedError": 401,
 }
 _BY_STATUS = {401: "AccessDenied", 403: "AccessDenied", 404: NO_KEY, 412: CHANGED, 301: "PermanentRedirect"}
+_UNVERIFIED = "its certificate could not be verified"
 _REASONS = (
-    (re.compile("certificate|UnknownIssuer|tls|handshake", re.I), "its certificate could not be verified"),
+    (re.compile("certificate|UnknownIssuer|tls|handshake", re.I), _UNVERIFIED),
     (re.compile("dns error|failed to lookup|Name or service not known", re.I), "its name was not found"),
     (re.compile("ConnectionRefused|Connection refused"), "connection refused"),
     (re.compile("TimedOut|timed out|deadline", re.I), "no reply in time"),
@@ -97,6 +98,12 @@ class Refusal:
             return CredentialsError(
                 "No credentials for the object store were found, and this machine has no role: give the storage an "
                 "access_key and a secret_key, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
+            )
+        if self.reason == _UNVERIFIED:
+            return StorageError(
+                f"{location.store} could not prove who it is: check the endpoint, or name a file with the certificate "
+                "of its authority in SSL_CERT_FILE.",
+                code=UNREACHABLE,
             )
         if self.reason:
             return StorageError(
