@@ -1,6 +1,6 @@
 # Every command of the project. Each sets up what it needs first; see scripts/setup.sh.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lab test check unit local corpus machines containers slurm cloud vendors train ui panel notebooks oldest bench lock clean kubernetes pods
+.PHONY: help setup demo lab test check unit local corpus machines containers slurm cloud vendors train ui panel package notebooks oldest bench lock clean kubernetes pods
 
 BIN := .venv/bin
 # Three files of tests at a time, which wait more than they compute; tests/conftest.py says what stays together.
@@ -68,6 +68,9 @@ ui: setup ## tests of the side panel in a browser: with chromium
 
 panel: setup ## build the side panel, and test its models: with node and npm
 	@PYTHONPATH=. $(BIN)/python scripts/panel_build.py
+
+package: setup ## tests of the published package: its contents, and fresh environments with old and new packages; with chromium
+	$(BIN)/python -m pytest tests/package
 
 notebooks: setup ## run the notebooks, and compare what they show
 	$(BIN)/python -m pytest tests/notebooks notebooks
