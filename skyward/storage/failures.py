@@ -19,6 +19,9 @@ BAD_KEY = "InvalidKey"
 
 _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>([A-Za-z0-9.]{1,64})</Code>")
+_DELETED = re.compile(r"DeleteObjects request failed for key .*\(code: ([A-Za-z0-9.]{1,64})\)", re.S)
+"""Failure of one of several deletions, whose request as a whole has succeeded."""
+
 _REGION = re.compile(r"<Region>([a-z0-9-]{1,40})</Region>")
 _OF_TYPES = {
     "NotFoundError": 404,
@@ -72,6 +75,8 @@ class Refusal:
             status = 301
         if "metadata" in text.lower() or "169.254." in text:
             return cls(status, "NoCredentials", "", "", kind)
+        if (deleted := _DELETED.search(text)) is not None:
+            return cls(200, deleted[1], "", "", kind)
         reason = ""
         if not status:
             reason = next((words for pattern, words in _REASONS if pattern.search(text)), "the request failed")
@@ -112,7 +117,7 @@ class Refusal:
                 code=UNREACHABLE,
             )
         subject = printable(f"s3://{location.bucket}" + ("" if key is None else f"/{key}"))
-        code = NO_BUCKET if self.code == NO_KEY and key is None else self.code
+        code = NO_BUCKET if self.code == NO_KEY and key is None else self.code or f"HTTP{self.status}"
         return StorageError(self._sentence(code, location, verb, subject, region), code=code)
 
     def _sentence(self, code: str, location: BucketLocation, verb: str, subject: str, region: str) -> str:
@@ -153,7 +158,7 @@ class Refusal:
                 return f"The bucket {location.bucket!r} is in another region than {region!r}: set its region."
             case "EntityTooLarge" | "QuotaExceeded" | "InsufficientStorage" | "XMinioStorageFull":
                 return f"{store} has no room for {subject}: {code}."
-        told = f"HTTP status {self.status}{f', {code}' if code else ''}" if self.status else self.kind
+        told = f"HTTP status {self.status}{f', {self.code}' if self.code else ''}" if self.status else self.kind
         if self.is_temporary:
             return f"{store} could not {verb} {subject} ({told}), and kept failing: try again later."
         return f"{store} refused to {verb} {subject} ({told})."
