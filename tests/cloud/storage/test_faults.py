@@ -263,10 +263,11 @@ def test_store_that_cannot_delete_several_objects_at_once(
 ) -> None:
     store.put(bucket, a=b"x", b=b"x", c=b"x")
     proxy.add(Mistake("POST", "delete", status=501, body=body))
-    assert delete(store.location(bucket, endpoint=proxy.url), ["a", "b"]) == 2
-    assert store.keys(bucket) == ["c"]
-    asked = proxy.count("POST", "delete")
-    assert delete(store.location(bucket, endpoint=proxy.url), ["c"]) == 1
+    with BucketClient(store.location(bucket, endpoint=proxy.url)) as client:
+        assert delete(client.location, ["a", "b"], client=client) == 2
+        assert store.keys(bucket) == ["c"]
+        asked = proxy.count("POST", "delete")
+        assert delete(client.location, ["c"], client=client) == 1
     assert store.keys(bucket) == []
     assert proxy.count("POST", "delete") == asked
 
