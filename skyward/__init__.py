@@ -67,6 +67,7 @@ if TYPE_CHECKING:
         TaskTimeoutError,
         TooLargeError,
         UsageError,
+        VolumeError,
     )
     from skyward.events.decisions import DecisionEvent, DecisionInputs
     from skyward.events.metrics import GPUMetrics, NodeMetrics
@@ -90,7 +91,7 @@ if TYPE_CHECKING:
     from skyward.pool.reaping.reap import Reaped, reap
     from skyward.pool.reaping.sweep import Swept, sweep
     from skyward.pool.resource_requests import request_resources
-    from skyward.specs import Image, Nodes, Options, PipIndex, Spec, Volume, Worker
+    from skyward.specs import Image, Nodes, Options, PipIndex, Spec, Storage, Volume, Worker
     from skyward.specs.retries import Retries
     from skyward.task import collections
     from skyward.task.collections import barrier, counter, dict, lock, queue, set
@@ -219,7 +220,9 @@ __all__ = [
     "UsageError",
     "VastAI",
     "Verda",
+    "Storage",
     "Volume",
+    "VolumeError",
     "Worker",
     "accelerators",
     "attach",
@@ -300,7 +303,7 @@ _HOMES = {
     "pool.reaping.sweep": ("Swept", "sweep"),
     "pool.resource_requests": ("request_resources",),
     "pool.executor": ("PoolExecutor",),
-    "specs": ("Image", "Nodes", "Options", "PipIndex", "Spec", "Volume", "Worker"),
+    "specs": ("Image", "Nodes", "Options", "PipIndex", "Spec", "Storage", "Volume", "Worker"),
     "specs.retries": ("Retries",),
     "task.collections": ("barrier", "counter", "dict", "lock", "queue", "set"),
     "task.instance": ("AcceleratorInfo", "GangInfo", "InstanceInfo", "NetworkInfo", "Peer", "instance_info", "is_head"),

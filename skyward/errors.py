@@ -25,6 +25,7 @@ SkywardError
 │   ├── JournalError              the journal cannot be written, so nothing was launched
 │   ├── ProviderMissingError      no such provider, or its extra is not installed
 │   └── NodeStartError            a node did not start; carries the last lines of its log
+├── StorageError                  object storage refused a request, or did not answer
 ├── CollectionError               an operation on a collection failed (also a RuntimeError)
 │   ├── CollectionUnavailableError  too few of the nodes that hold it are available
 │   ├── CollectionLostError       content of a strong collection is lost, or may be, with the nodes that held it
@@ -36,6 +37,7 @@ SkywardError
 │   ├── BudgetExhaustedError      the pool spent its ``budget`` before the task had run
 │   ├── InputLostError            the process that fed it from an iterator is gone
 │   ├── KeptLostError             a value that it uses is no longer on its node (also a LookupError)
+│   ├── VolumeError               files that it wrote to a volume could not be uploaded; carries its value
 │   ├── NodeLostError             its node died, more often than ``retry_on_interruption`` allows
 │   ├── PluginError               a plugin could not prepare it, or finish it
 │   └── RemoteError               it raised an exception whose type cannot be rebuilt on the client
@@ -45,7 +47,7 @@ An exception raised by the user's own function arrives as its own type, with a `
 of several nodes of a broadcast arrive as ``NodeErrors``, an ``ExceptionGroup``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError
 
 from skyward.formatting import nodes_text
@@ -87,12 +89,14 @@ __all__ = [
     "SkywardError",
     "SlotsHeldError",
     "SpecError",
+    "StorageError",
     "TaskCancelledError",
     "TaskError",
     "TaskExitError",
     "TaskTimeoutError",
     "TooLargeError",
     "UsageError",
+    "VolumeError",
 ]
 
 NO_POOL = "No pool is in scope: open one with `with sky.Compute(...) as pool:`"
@@ -229,6 +233,10 @@ class NodeStartError(ProvisioningError):
         self.is_final = is_final
 
 
+class StorageError(SkywardError):
+    """Object storage refused a request, or did not answer."""
+
+
 class CollectionError(SkywardError, RuntimeError):
     """An operation on a collection failed."""
 
@@ -283,6 +291,31 @@ class TaskTimeoutError(TaskError, TimeoutError):
 
 class TaskCancelledError(TaskError, CancelledError):
     """The task was cancelled. Its work on the node was stopped."""
+
+
+class VolumeError(TaskError):
+    """The task has ended, but files that it wrote to a volume could not be uploaded.
+
+    Attributes:
+        value: the value that the task returned; None if it returned none.
+
+    Example:
+        try:
+            metrics = train(10) >> pool
+        except sky.VolumeError as error:
+            metrics = error.value
+    """
+
+    def __init__(
+        self, message: str, value: Callable[[], object] | None = None, *, subject: str = "", fix: str = ""
+    ) -> None:
+        super().__init__(message, subject=subject, fix=fix)
+        self._value = value
+
+    @property
+    def value(self) -> object:
+        """The value that the task returned."""
+        return None if self._value is None else self._value()
 
 
 class TaskExitError(TaskError):

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from skyward.specs.options import Console, OptionFields, Options, Selection
     from skyward.specs.resolve import DEFAULT_GROUP, ComputeFields, GroupsLike, Resolved, resolve_groups
     from skyward.specs.spec import Allocation, Architecture, Spec, SpecFields
+    from skyward.specs.storage import Storage
     from skyward.values.needs import NOTHING, Needs, Resources
     from skyward.values.validation import FrozenMap
 
@@ -36,6 +37,7 @@ __all__ = [
     "SkywardSource",
     "Spec",
     "SpecFields",
+    "Storage",
     "Volume",
     "Worker",
     "resolve_groups",
@@ -43,6 +45,7 @@ __all__ = [
 
 _HOMES = {
     "skyward.specs.image": ("Image", "PipIndex", "SkywardSource", "Volume"),
+    "skyward.specs.storage": ("Storage",),
     "skyward.values.needs": ("NOTHING", "Needs", "Resources"),
     "skyward.specs.nodes": ("Executor", "Nodes", "NodesLike", "Worker"),
     "skyward.specs.options": ("Console", "OptionFields", "Options", "Selection"),

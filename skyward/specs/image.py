@@ -215,6 +215,7 @@ class Volume(Value):
     prefix: str = ""
     read_only: bool = True
     storage: object | None = None
+    mode: str = "auto"
 
     def __post_init__(self) -> None:
         if not isinstance(self.bucket, str) or not self.bucket:

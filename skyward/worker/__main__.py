@@ -211,6 +211,7 @@ def main() -> None:
         backlog,
         processes=settings.processes,
         has_plugins=settings.has_plugins,
+        scratch=settings.scratch,
     )
     set_store(agent.kept)
     install_collections(agent.cluster, current_task_number)

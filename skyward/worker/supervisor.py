@@ -19,6 +19,7 @@ import contextlib
 import ctypes
 import os
 import resource
+import secrets
 import select
 import signal
 import sys
@@ -29,6 +30,7 @@ from pathlib import Path
 from types import FrameType
 
 from skyward.wire.transport.secrets import SECRETS_VARIABLE, take
+from skyward.worker.volumes.places import SPACE, base_folder, clear_space
 
 __all__ = ["BEAT", "Supervisor", "main"]
 
@@ -183,6 +185,7 @@ def _prctl(option: int, value: int) -> bool:
 
 def main() -> None:
     """Fork twice. The outer and the inner supervisor never return; their child returns and becomes the worker."""
+    os.environ[SPACE] = secrets.token_hex(6)
     secret = take(SECRETS_VARIABLE)  # `/proc/PID/environ` of the supervisors must not show it to tasks
     lease = float(os.environ["SKYWARD_LEASE"]) if "SKYWARD_LEASE" in os.environ else None
     if lease is not None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skyward.bootstrap import Plan, SharedSetup, client_settings, has_own_environment
+from skyward.bootstrap.client_environment import cache_directory
 from skyward.bootstrap.script import fetch_limit
 from skyward.bootstrap.supplies import Supplier
 from skyward.control.act.machines.offers import SourceOffer
@@ -19,10 +20,11 @@ from skyward.control.act.nodes.environments import GroupEnvironments
 from skyward.control.act.nodes.node import Node
 from skyward.link.connection.programs import ClientShell
 from skyward.providers.protocol import ExecAccess, LocalAccess
-from skyward.specs import Image, Options, Spec
+from skyward.specs import Image, Options, Spec, Storage, Volume
 from skyward.specs.plugin import Plugin
 from skyward.specs.plugin_order import steps_of
 from skyward.wire.protocol.messages import PluginPart, Prepare
+from skyward.wire.protocol.volumes import AttachVolumes, NodeVolume
 
 if TYPE_CHECKING:
     from skyward.specs.plugin import PluginStep
@@ -76,7 +78,8 @@ class WorkerStarter:
             return Prepare(parts, info(), tuple(offered.spec.image.env))
 
         within = self._options.bootstrap_timeout or START_TIMEOUT
-        await node.start(variables, within, plan, prepare if parts else None)
+        volumes = await self._volumes(node, offered) if node.worker_entry is None else None
+        await node.start(variables, within, plan, prepare if parts or volumes is not None else None, volumes)
         self._environments.add(node, _network(offered))
 
     async def plan_of(self, spec: Spec, directory: str | None) -> Plan:
@@ -137,6 +140,21 @@ class WorkerStarter:
             node.instance = replace(node.instance, access=replace(access, python=setup.made.python))
         return await setup.environment(Path(directory), image)
 
+    async def _volumes(self, node: Node, offered: SourceOffer) -> AttachVolumes | None:
+        """Return the volumes of a node, with credentials that are looked up now; None if it has none.
+
+        Raises:
+            CredentialsError: there are none.
+        """
+        if not offered.spec.volumes:
+            return None
+        is_local = offered.source.provider == "local"
+        access = node.instance.access
+        directory = "" if access is None or isinstance(access, LocalAccess) else access.directory or ""
+        volumes = await asyncio.to_thread(lambda: tuple(map(node_volume, offered.spec.volumes)))
+        cache = str(cache_directory() / "volumes") if is_local else f"{directory}/volumes" if directory else ""
+        return AttachVolumes(volumes, cache, is_local=is_local)
+
     def _variables(self, node: Node, offered: SourceOffer) -> dict[str, str]:
         """Return the environment variables of a node's worker."""
         worker, spec = self._options.worker, offered.spec
@@ -150,7 +168,7 @@ class WorkerStarter:
             "SKYWARD_WORKER_EXECUTOR": worker.resolved_executor,
             "SKYWARD_METRICS": str(self._options.metrics_interval or 0),
             "SKYWARD_NOTICES": node.instance.notices,
-            "SKYWARD_PLUGINS": "1" if parts_of(spec.plugins) else "",
+            "SKYWARD_PLUGINS": "1" if spec.volumes or parts_of(spec.plugins) else "",
             "MPLBACKEND": spec.image.env.get("MPLBACKEND", "agg"),
         }
 
@@ -173,3 +191,13 @@ def _network(offered: SourceOffer) -> str:
 def _settings(environ: Mapping[str, str]) -> dict[str, str]:
     """Return this process's settings of package indexes, except those that name local files."""
     return {name: value for name, value in client_settings(environ).items() if not value.startswith(("/", "~"))}
+
+
+def node_volume(volume: Volume) -> NodeVolume:
+    """Return a volume as a node attaches it, with credentials that are looked up now.
+
+    Raises:
+        CredentialsError: there are none.
+    """
+    storage = volume.storage or Storage("")
+    return NodeVolume(volume.mount, volume.mode, volume.read_only, storage.location(volume.bucket, volume.prefix))

@@ -1,0 +1,1 @@
+"""Object storage: locations, listing, and transfers in parts."""

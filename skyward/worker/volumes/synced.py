@@ -1,0 +1,254 @@
+"""A volume whose files are on the node's disk, and whose changes are uploaded when a task ends.
+
+The last writer wins: a file that was also changed in the store, after this node had read it, is replaced there, and a
+line says so. Between the nodes of a pool, a task sees what tasks that ended before it have written.
+"""
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from threading import Lock  # tasks may replace the attributes of the module
+
+from skyward.errors import StorageError
+from skyward.events.volumes import VolumeState
+from skyward.process.clock import clock
+from skyward.storage.objects import ObjectEntry, delete, find, list_objects, upload
+from skyward.wire.protocol.volumes import NodeVolume
+from skyward.worker.volumes.copied import Fetcher, check_room
+from skyward.worker.volumes.trees import Stat, stat_of
+from skyward.worker.volumes.volume import AttachError, OnChange
+
+__all__ = ["SyncedVolume"]
+
+_PAUSES = (0.5, 2.0, 5.0)
+"""Seconds between attempts to upload; the last one is repeated."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A file as it was when it was the same as its object."""
+
+    stat: Stat
+    etag: str
+
+
+class SyncedVolume:
+    """A writable copy of a prefix, synchronized with it.
+
+    Args:
+        volume: the volume.
+        folder: an empty folder for its files.
+        fetcher: source of its objects.
+        show: shows a folder at the path of the volume.
+        changed: called after changes of the state.
+        say: tells the user a line.
+        wrote: called after files were uploaded.
+    """
+
+    def __init__(
+        self,
+        volume: NodeVolume,
+        folder: Path,
+        fetcher: Fetcher,
+        show: Callable[[Path], Path],
+        changed: OnChange,
+        say: Callable[[str], None],
+        wrote: Callable[[], None],
+    ) -> None:
+        self._volume = volume
+        self._location = volume.location
+        self._folder = folder
+        self._fetcher = fetcher
+        self._show = show
+        self._changed = changed
+        self._say = say
+        self._wrote = wrote
+        self._known: dict[str, _Known] = {}
+        self._lock = Lock()
+        self._skipped: set[str] = set()
+        self._state = VolumeState(volume.mount, volume.location.describe, "sync", False, "", "attaching")
+
+    @property
+    def state(self) -> VolumeState:
+        """Its current state."""
+        return self._state
+
+    @property
+    def contents(self) -> str:
+        """"": its files change."""
+        return ""
+
+    def attach(self) -> Path:
+        """Fetch all objects; return the path of the folder.
+
+        Raises:
+            AttachError: the store refuses, an object could not be fetched, or the disk has no room for it.
+        """
+        try:
+            entries = list(list_objects(self._location))
+            size = sum(each.size for each in entries)
+            check_room(self._folder, size)
+            self._state = replace(self._state, total=size)
+            self._fetch(entries)
+        except StorageError as error:
+            raise AttachError(str(error)) from error
+        except OSError as error:
+            raise AttachError(f"its files cannot be written: {error.strerror or error}", is_final=True) from error
+        path = self._show(self._folder)
+        self._state = replace(self._state, status="ready", path=str(path))
+        self._changed()
+        return path
+
+    def _fetch(self, entries: list[ObjectEntry]) -> None:
+        self._fetcher.fetch(entries, self._folder, self._arrived)
+        for each in entries:
+            if (stat := stat_of(self._folder / each.key)) is not None:
+                self._known[each.key] = _Known(stat, each.etag)
+
+    def _arrived(self, count: int, from_peer: bool) -> None:
+        state = self._state
+        peers = state.from_peers + count * from_peer
+        self._state = replace(state, nbytes=state.nbytes + count, from_peers=peers)
+        self._changed()
+
+    def refresh(self) -> None:
+        """Fetch what other nodes have written, except files that were changed here.
+
+        Raises:
+            StorageError: that is not possible.
+        """
+        with self._lock:
+            entries = {each.key: each for each in list_objects(self._location)}
+            here = dict(self._files())
+            newer = [
+                each
+                for key, each in entries.items()
+                if (known := self._known.get(key)) is None or known.etag != each.etag
+                if not self._is_changed(key, here.get(key))
+            ]
+            self._fetch(newer)
+            for key in [key for key in self._known if key not in entries]:
+                if not self._is_changed(key, here.get(key)):
+                    (self._folder / key).unlink(missing_ok=True)
+                    del self._known[key]
+
+    def _is_changed(self, key: str, stat: Stat | None) -> bool:
+        """Return whether a file is not as it was last known, or is new."""
+        known = self._known.get(key)
+        return stat is not None if known is None else known.stat != stat
+
+    def save(self, stalled: float) -> list[str]:
+        """Upload what was changed; return the names of the files that could not be, with the reason last."""
+        with self._lock:
+            attempt, since = 0, clock.monotonic()
+            while True:
+                done, failed = self._save_once()
+                if done:
+                    self._wrote()
+                if not failed:
+                    self._count()
+                    return []
+                if done:
+                    attempt, since = 0, clock.monotonic()
+                if clock.monotonic() - since > stalled:
+                    return [*(self._location.address(key) for key in failed), next(iter(failed.values()))]
+                clock.sleep(_PAUSES[min(attempt, len(_PAUSES) - 1)])
+                attempt += 1
+
+    def _save_once(self) -> tuple[int, dict[str, str]]:
+        """Try to upload each changed file once; return the number of those that were, and the reasons of the others."""
+        here = dict(self._files())
+        changed = {key: stat for key, stat in here.items() if self._is_changed(key, stat)}
+        gone = [key for key in self._known if key not in here]
+        failed: dict[str, str] = {}
+        done = 0
+        self._count(changed)
+        for key, stat in changed.items():
+            try:
+                done += self._upload(key, stat)
+            except StorageError as error:
+                failed[key] = str(error)
+            else:
+                self._count({each: size for each, size in changed.items() if self._is_changed(each, size)})
+        try:
+            done += self._delete(gone)
+        except StorageError as error:
+            failed |= dict.fromkeys(gone, str(error))
+        return done, failed
+
+    def _upload(self, key: str, stat: Stat) -> int:
+        """Upload a file; return 1, or 0 if it is gone.
+
+        Raises:
+            StorageError: that is not possible.
+        """
+        known = self._known.get(key)
+        there = find(self._location, key)
+        if there is not None and there.etag != ("" if known is None else known.etag):
+            self._say(
+                f"{self._location.address(key)} was written by another node or program after this node had read it; "
+                "the version of this node, which was written last, replaces it."
+            )
+        try:
+            entry = upload(self._location, self._folder / key, key)
+        except FileNotFoundError:
+            return 0
+        # As it was before: if it has changed meanwhile, it is uploaded again.
+        self._known[key] = _Known(stat, entry.etag)
+        return 1
+
+    def _delete(self, gone: list[str]) -> int:
+        """Delete the objects of files that tasks have removed, unless they were written meanwhile; return how many."""
+        done = []
+        for key in gone:
+            there = find(self._location, key)
+            if there is None or there.etag != self._known[key].etag:
+                del self._known[key]
+            else:
+                done.append(key)
+        if done:
+            delete(self._location, done)
+        for key in done:
+            del self._known[key]
+        return len(done)
+
+    def _count(self, changed: dict[str, Stat] | None = None) -> None:
+        left = changed or {}
+        status = self._state.status if self._state.status == "detached" else "flushing" if left else "ready"
+        size = sum(size for size, _ in left.values())
+        self._state = replace(self._state, status=status, unflushed=len(left), unflushed_bytes=size)
+        self._changed()
+
+    def _files(self) -> Iterator[tuple[str, Stat]]:
+        """Yield each regular file, and each link to one, by its key. Links to folders are left out, and named once."""
+        for parent, folders, files in os.walk(self._folder):
+            base = Path(parent).relative_to(self._folder)
+            for name in folders:
+                if Path(parent, name).is_symlink():
+                    self._skip(str(base / name), "a link to a folder")
+            for name in files:
+                path = Path(parent, name)
+                if not path.is_file():
+                    self._skip(str(base / name), "no regular file")
+                    continue
+                if (stat := stat_of(path)) is not None:
+                    yield (base / name).as_posix(), stat
+
+    def _skip(self, key: str, why: str) -> None:
+        if key not in self._skipped:
+            self._skipped.add(key)
+            self._say(f"{self._location.address(key)} is not uploaded: it is {why}.")
+
+    def detach(self) -> None:
+        """Remove the files of the node if all of them are in the store. Idempotent."""
+        if self._state.status == "detached":
+            return
+        is_saved = not self._state.unflushed
+        self._state = replace(self._state, status="detached")
+        if is_saved:
+            import shutil
+
+            with contextlib.suppress(OSError):
+                shutil.rmtree(self._folder)
