@@ -98,6 +98,7 @@ if TYPE_CHECKING:
     from skyward.task.instance import AcceleratorInfo, GangInfo, InstanceInfo, NetworkInfo, Peer, instance_info, is_head
     from skyward.task.output import OutputRule, silent, stderr, stdout
     from skyward.task.sharding import shard
+    from skyward.task.volumes import volume
     from skyward.views.live import watch
     from skyward_providers.adapter import Adapter  # circular: entry points, found by name
     from skyward_providers.aws import AWS  # circular: entry points, found by name
@@ -207,6 +208,7 @@ __all__ = [
     "Spec",
     "SpecError",
     "StartupFailureView",
+    "Storage",
     "Stream",
     "Swept",
     "TaskCancelledError",
@@ -220,7 +222,6 @@ __all__ = [
     "UsageError",
     "VastAI",
     "Verda",
-    "Storage",
     "Volume",
     "VolumeError",
     "Worker",
@@ -261,6 +262,7 @@ __all__ = [
     "stdout",
     "sweep",
     "time",
+    "volume",
     "watch",
 ]
 
@@ -306,6 +308,7 @@ _HOMES = {
     "specs": ("Image", "Nodes", "Options", "PipIndex", "Spec", "Storage", "Volume", "Worker"),
     "specs.retries": ("Retries",),
     "task.collections": ("barrier", "counter", "dict", "lock", "queue", "set"),
+    "task.volumes": ("volume",),
     "task.instance": ("AcceleratorInfo", "GangInfo", "InstanceInfo", "NetworkInfo", "Peer", "instance_info", "is_head"),
     "task.output": ("OutputRule", "silent", "stderr", "stdout"),
     "task.sharding": ("shard",),

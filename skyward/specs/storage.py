@@ -21,4 +21,12 @@ class Storage(Value):
 
     def location(self, bucket: str, prefix: str = "") -> BucketLocation:
         """Location."""
-        return BucketLocation(bucket, prefix.strip("/"), self.endpoint, self.region, self.path_style, str(self.access_key), str(self.secret_key))
+        return BucketLocation(
+            bucket,
+            prefix.strip("/"),
+            self.endpoint,
+            self.region,
+            self.path_style,
+            str(self.access_key),
+            str(self.secret_key),
+        )

@@ -1,6 +1,5 @@
 """Objects of a location: listing, and transfers in parts."""
 
-import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -36,10 +35,13 @@ def _store(location: BucketLocation) -> Any:
     if location.endpoint:
         keys["endpoint"] = location.endpoint
     return S3Store(
-        location.bucket, prefix=location.prefix or None, region=location.region or "us-east-1",
+        location.bucket,
+        prefix=location.prefix or None,
+        region=location.region or "us-east-1",
         virtual_hosted_style_request=not location.path_style,
         client_options={"allow_http": True, "connect_timeout": "5s", "timeout": "60s"},
-        retry_config={"max_retries": 4, "retry_timeout": timedelta(seconds=20)}, **keys,
+        retry_config={"max_retries": 4, "retry_timeout": timedelta(seconds=20)},
+        **keys,
     )
 
 
@@ -96,7 +98,9 @@ def download(location: BucketLocation, entry: ObjectEntry, target: Path, progres
     os.replace(part, target)
 
 
-def download_many(location: BucketLocation, entries: Sequence[ObjectEntry], folder: Path, progress: Callable[[int], None]) -> None:
+def download_many(
+    location: BucketLocation, entries: Sequence[ObjectEntry], folder: Path, progress: Callable[[int], None]
+) -> None:
     """Download objects."""
     with ThreadPoolExecutor(16) as pool:
         for done in [pool.submit(download, location, each, folder / each.key, progress) for each in entries]:

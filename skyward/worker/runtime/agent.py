@@ -44,6 +44,7 @@ from skyward.wire.protocol.messages import (
     Peering,
     Prepare,
     Prepared,
+    ReclaimNotice,
     Shutdown,
     Started,
     Submit,
@@ -164,7 +165,7 @@ class Agent:
         if self._has_plugins:
             while not (self._told_plugins.wait(GLANCE) or self._stopped.is_set()):
                 pass
-            if not self._prepare_plugins():
+            if not self._told_plugins.is_set() or not self._prepare_plugins():
                 self._stopped.wait()
                 return
         for _ in range(self._slots if self._processes else self._slots - 1):
@@ -235,6 +236,11 @@ class Agent:
     def _close_volumes(self) -> None:
         if self._volumes is not None:
             self._volumes.close()
+
+    def wait_for_volumes(self, seconds: float) -> None:
+        """Wait until the volumes are flushed, for so many seconds at most."""
+        if self._volumes is not None:
+            self._volumes.closed.wait(seconds)
 
     def _tell_of_volumes(self, event: WorkerEvent) -> None:
         if isinstance(event, VolumeStates):
@@ -352,6 +358,12 @@ class Agent:
     def emit_output(self, output: Output) -> None:
         """Queue output of a task."""
         self.emit(output)
+
+    def emit_notice(self, notice: ReclaimNotice) -> None:
+        """Report that the machine will be taken away, and begin to upload what waits for it."""
+        self.emit(notice)
+        if self._volumes is not None:
+            self._volumes.save_soon()
 
     def alone(self) -> int:
         """Return the only running task; 0 if there are several or none."""

@@ -77,7 +77,7 @@ class MountedVolume:
 
     @property
     def contents(self) -> str:
-        """"": objects may change while they are mounted."""
+        """ "": objects may change while they are mounted."""
         return ""
 
     def attach(self) -> Path:
@@ -156,7 +156,9 @@ class MountedVolume:
         """Return what the program said last, without times and levels."""
         clock.sleep(_LOOK_EVERY)  # for the last line
         said = [_without_time(line) for line in self._lines if line.strip()]
-        errors = [line for line in said if re.search(r"error|fail|denied|not |unable|unknown|invalid", line, re.IGNORECASE)]
+        errors = [
+            line for line in said if re.search(r"error|fail|denied|not |unable|unknown|invalid", line, re.IGNORECASE)
+        ]
         return (errors or said or ["it said nothing"])[-1][:300]
 
     def _keep(self) -> None:
@@ -231,4 +233,6 @@ class MountedVolume:
 
 def _without_time(line: str) -> str:
     """Return a line of a log without its time and level."""
-    return re.sub(r"^\S*\d{4}[-/]\d\d[-/]\d\d[T ]\S+\s*(\[\w+\]|ERROR\s*:|NOTICE\s*:|Fatal error:)?\s*", "", line).strip()
+    return re.sub(
+        r"^\S*\d{4}[-/]\d\d[-/]\d\d[T ]\S+\s*(\[\w+\]|ERROR\s*:|NOTICE\s*:|Fatal error:)?\s*", "", line
+    ).strip()

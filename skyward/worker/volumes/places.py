@@ -16,14 +16,12 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["SPACE", "PlaceError", "Space", "base_folder", "clear_abandoned", "clear_space", "mounts_below"]
+from skyward.worker.volumes.spaces import spaces_folder
 
-SPACE = "SKYWARD_SPACE"
-"""Variable with the name of the worker's space."""
+__all__ = ["PlaceError", "Space", "base_folder", "clear_abandoned", "clear_space", "mounts_below"]
 
 _RECORD, _LOCK = "record", "lock"
 _BIND, _REMOUNT, _READ_ONLY, _RECURSIVE = 4096, 32, 1, 16384
@@ -41,11 +39,7 @@ def base_folder() -> Path:
     Raises:
         PlaceError: another user owns it.
     """
-    root = Path("/run")
-    if os.geteuid() == 0 and os.access(root, os.W_OK):
-        folder = root / "skyward"
-    else:
-        folder = Path(tempfile.gettempdir()) / f"skyward-{os.geteuid()}"
+    folder = Path(spaces_folder())
     with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=0o700)
     found = folder.lstat()

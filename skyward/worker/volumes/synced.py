@@ -77,7 +77,7 @@ class SyncedVolume:
 
     @property
     def contents(self) -> str:
-        """"": its files change."""
+        """ "": its files change."""
         return ""
 
     def attach(self) -> Path:

@@ -15,7 +15,17 @@ from skyward.wire.protocol.volumes import NodeVolume
 
 __all__ = ["MountTool", "Rclone", "S3fs", "Unflushed", "find_tool", "fuse_problem"]
 
-_PASSED_ON = ("LANG", "PATH", "TMPDIR", "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+_PASSED_ON = (
+    "LANG",
+    "PATH",
+    "TMPDIR",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+)
 """Variables that a program gets from the worker. `AWS_CA_BUNDLE` is not one: rclone fails with it."""
 
 
@@ -181,5 +191,6 @@ def find_tool(*, read_only: bool) -> MountTool | None:
     s3fs reports a failed upload to the program that wrote the file, so it comes first for writing.
     """
     rclone, s3fs = shutil.which("rclone"), shutil.which("s3fs")
-    tools: list[MountTool | None] = [rclone and Rclone(rclone) or None, s3fs and S3fs(s3fs) or None]
-    return next(filter(None, tools if read_only else reversed(tools)), None)
+    if s3fs is not None and not (read_only and rclone is not None):
+        return S3fs(s3fs)
+    return None if rclone is None else Rclone(rclone)

@@ -56,4 +56,3 @@ class AttachedVolume(Protocol):
 
 type OnChange = Callable[[], None]
 """Callback for changes of a volume's state."""
-

@@ -5,12 +5,14 @@ import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from threading import Event as ThreadEvent
 from threading import Lock, Thread  # tasks may replace the attributes of the module
 
 from skyward.errors import StorageError
 from skyward.formatting import count_text, joined
 from skyward.process.clock import clock
 from skyward.storage.objects import check, list_objects
+from skyward.task.volumes import VOLUMES
 from skyward.wire.protocol.messages import Output, WorkerEvent
 from skyward.wire.protocol.volumes import (
     AttachVolumes,
@@ -22,16 +24,14 @@ from skyward.wire.protocol.volumes import (
 )
 from skyward.worker.volumes.copied import CopiedVolume, Fetcher
 from skyward.worker.volumes.mounted import MountedVolume
-from skyward.worker.volumes.places import SPACE, PlaceError, Space, clear_abandoned
+from skyward.worker.volumes.places import PlaceError, Space, clear_abandoned
+from skyward.worker.volumes.spaces import SPACE
 from skyward.worker.volumes.store import StoreFetcher
 from skyward.worker.volumes.synced import SyncedVolume
 from skyward.worker.volumes.tools import find_tool, fuse_problem
 from skyward.worker.volumes.volume import AttachedVolume, AttachError
 
-__all__ = ["VOLUMES", "Volumes"]
-
-VOLUMES = "SKYWARD_VOLUMES"
-"""Variable with the real path of each volume by its mount, as JSON."""
+__all__ = ["Volumes"]
 
 STALLED = 60.0
 """Seconds without progress after which files are given up that cannot be uploaded."""
@@ -49,6 +49,9 @@ class Volumes:
         node: rank of the node.
         tell: sends an event to the client.
         scratch: the folder that is removed with the node; None if there is none.
+
+    Attributes:
+        closed: set once everything is uploaded, or given up, and all mounts are removed.
     """
 
     def __init__(self, node: int, tell: Callable[[WorkerEvent], None], scratch: Path | None) -> None:
@@ -56,13 +59,14 @@ class Volumes:
         self._tell = tell
         self._is_local = False
         self._scratch = scratch
+        self.closed = ThreadEvent()
         self._space: Space | None = None
         self._attached: list[AttachedVolume] = []
         self._lock = Lock()
         self._stale: set[str] = set()
         self._told_at = 0.0
         self._telling = False
-        self._closed = False
+        self._is_closing = False
 
     def __bool__(self) -> bool:
         return bool(self._attached)
@@ -119,7 +123,8 @@ class Volumes:
 
     def _mounted(self, volume: NodeVolume, index: int, cache: Path) -> AttachedVolume:
         tool = find_tool(read_only=volume.read_only)
-        assert tool is not None and self._space is not None
+        assert tool is not None
+        assert self._space is not None
         state = cache / "waiting" / f"{self._space.folder.name}-{index}"
         return MountedVolume(volume, tool, self._space, state, partial(self._show, volume), self._tell_states)
 
@@ -200,9 +205,10 @@ class Volumes:
     def close(self, stalled: float = STALLED) -> None:
         """Upload what waits for it, tell the client what could not be, and remove all mounts. Idempotent."""
         with self._lock:
-            if self._closed:
-                return
-            self._closed = True
+            is_closing, self._is_closing = self._is_closing, True
+        if is_closing:
+            self.closed.wait()
+            return
         if self._attached:
             left = self._save(stalled)
             for attached in self._attached:
@@ -213,6 +219,7 @@ class Volumes:
             attached.detach()
         if self._space is not None:
             self._space.clear()
+        self.closed.set()
 
     def _say(self, line: str) -> None:
         self._tell(Output(0, "stderr", f"node {self._node}: {line}\n"))

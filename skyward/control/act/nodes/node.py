@@ -19,7 +19,6 @@ from skyward.control.decide.tasks.deadlines import CHECK_INTERVAL, UNRESPONSIVE,
 from skyward.control.observe.costs import FREE
 from skyward.control.observe.startup import NodeStartup
 from skyward.errors import NodeStartError
-from skyward.events.volumes import VolumeState
 from skyward.formatting import count_text, joined
 from skyward.journal import WorkerEntry
 from skyward.link.blob_inventory import BlobInventory
@@ -58,6 +57,7 @@ from skyward.wire.transport.trust import issue_secrets
 if TYPE_CHECKING:
     from skyward.control.act.nodes.replication import Replicator  # circular: replication sends through nodes
     from skyward.events.metrics import NodeMetrics
+    from skyward.events.volumes import VolumeState
 
 __all__ = ["BLOB_BUDGET", "Node", "OnEvent", "OnLost"]
 

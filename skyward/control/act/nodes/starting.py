@@ -12,19 +12,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skyward.bootstrap import Plan, SharedSetup, client_settings, has_own_environment
-from skyward.bootstrap.client_environment import cache_directory
 from skyward.bootstrap.script import fetch_limit
 from skyward.bootstrap.supplies import Supplier
 from skyward.control.act.machines.offers import SourceOffer
 from skyward.control.act.nodes.environments import GroupEnvironments
 from skyward.control.act.nodes.node import Node
+from skyward.control.act.nodes.volumes import attach_command, with_volume_packages, with_volume_tools
 from skyward.link.connection.programs import ClientShell
 from skyward.providers.protocol import ExecAccess, LocalAccess
-from skyward.specs import Image, Options, Spec, Storage, Volume
+from skyward.specs import Image, Options, Spec
 from skyward.specs.plugin import Plugin
 from skyward.specs.plugin_order import steps_of
 from skyward.wire.protocol.messages import PluginPart, Prepare
-from skyward.wire.protocol.volumes import AttachVolumes, NodeVolume
 
 if TYPE_CHECKING:
     from skyward.specs.plugin import PluginStep
@@ -78,19 +77,23 @@ class WorkerStarter:
             return Prepare(parts, info(), tuple(offered.spec.image.env))
 
         within = self._options.bootstrap_timeout or START_TIMEOUT
-        volumes = await self._volumes(node, offered) if node.worker_entry is None else None
+        volumes = None
+        if node.worker_entry is None:
+            is_local = offered.source.provider == "local"
+            volumes = await attach_command(offered.spec, node.instance.access, is_local=is_local)
         await node.start(variables, within, plan, prepare if parts or volumes is not None else None, volumes)
         self._environments.add(node, _network(offered))
 
     async def plan_of(self, spec: Spec, directory: str | None) -> Plan:
         """Return the plan for the environment of a spec in Skyward's directory on a machine, made once."""
-        steps = steps_of(spec.plugins, spec)
-        key = (spec.image, steps, directory)
+        steps = with_volume_tools(steps_of(spec.plugins, spec), spec.volumes)
+        image = with_volume_packages(spec.image, spec.volumes)
+        key = (image, steps, directory)
         if key not in self._plans:
             self._supplier.begin()
             make = partial(
                 Plan.of,
-                spec.image,
+                image,
                 directory=directory,
                 plugins=steps,
                 settings=_settings(os.environ),
@@ -140,21 +143,6 @@ class WorkerStarter:
             node.instance = replace(node.instance, access=replace(access, python=setup.made.python))
         return await setup.environment(Path(directory), image)
 
-    async def _volumes(self, node: Node, offered: SourceOffer) -> AttachVolumes | None:
-        """Return the volumes of a node, with credentials that are looked up now; None if it has none.
-
-        Raises:
-            CredentialsError: there are none.
-        """
-        if not offered.spec.volumes:
-            return None
-        is_local = offered.source.provider == "local"
-        access = node.instance.access
-        directory = "" if access is None or isinstance(access, LocalAccess) else access.directory or ""
-        volumes = await asyncio.to_thread(lambda: tuple(map(node_volume, offered.spec.volumes)))
-        cache = str(cache_directory() / "volumes") if is_local else f"{directory}/volumes" if directory else ""
-        return AttachVolumes(volumes, cache, is_local=is_local)
-
     def _variables(self, node: Node, offered: SourceOffer) -> dict[str, str]:
         """Return the environment variables of a node's worker."""
         worker, spec = self._options.worker, offered.spec
@@ -191,13 +179,3 @@ def _network(offered: SourceOffer) -> str:
 def _settings(environ: Mapping[str, str]) -> dict[str, str]:
     """Return this process's settings of package indexes, except those that name local files."""
     return {name: value for name, value in client_settings(environ).items() if not value.startswith(("/", "~"))}
-
-
-def node_volume(volume: Volume) -> NodeVolume:
-    """Return a volume as a node attaches it, with credentials that are looked up now.
-
-    Raises:
-        CredentialsError: there are none.
-    """
-    storage = volume.storage or Storage("")
-    return NodeVolume(volume.mount, volume.mode, volume.read_only, storage.location(volume.bucket, volume.prefix))
