@@ -25,7 +25,6 @@ SkywardError
 │   ├── JournalError              the journal cannot be written, so nothing was launched
 │   ├── ProviderMissingError      no such provider, or its extra is not installed
 │   └── NodeStartError            a node did not start; carries the last lines of its log
-├── StorageError                  object storage refused a request, or did not answer
 ├── CollectionError               an operation on a collection failed (also a RuntimeError)
 │   ├── CollectionUnavailableError  too few of the nodes that hold it are available
 │   ├── CollectionLostError       content of a strong collection is lost, or may be, with the nodes that held it
@@ -41,6 +40,7 @@ SkywardError
 │   ├── NodeLostError             its node died, more often than ``retry_on_interruption`` allows
 │   ├── PluginError               a plugin could not prepare it, or finish it
 │   └── RemoteError               it raised an exception whose type cannot be rebuilt on the client
+├── StorageError                  an object store refused, did not answer, or a transfer failed (also a RuntimeError)
 └── IllegalTransitionError        a lifecycle has no such transition in its table: a bug in Skyward
 
 An exception raised by the user's own function arrives as its own type, with a ``RemoteTraceback`` as its cause; those
@@ -233,10 +233,6 @@ class NodeStartError(ProvisioningError):
         self.is_final = is_final
 
 
-class StorageError(SkywardError):
-    """Object storage refused a request, or did not answer."""
-
-
 class CollectionError(SkywardError, RuntimeError):
     """An operation on a collection failed."""
 
@@ -377,6 +373,20 @@ class RemoteError(TaskError):
     def __init__(self, message: str, type_name: str = "", *, subject: str = "") -> None:
         super().__init__(message, subject=subject)
         self.type_name = type_name
+
+
+class StorageError(SkywardError, RuntimeError):
+    """An object store refused a request or did not answer, or a file could not be read or written.
+
+    Attributes:
+        code: code of the store's error, such as "NoSuchBucket", or "Unreachable"; "" if there is none.
+        names: files or keys that failed, if the error is about some of several.
+    """
+
+    def __init__(self, message: str = "", *, code: str = "", names: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.code = code
+        self.names = tuple(names)
 
 
 class IllegalTransitionError(SkywardError):

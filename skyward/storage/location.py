@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass, field
 from ipaddress import ip_address
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
 __all__ = ["BucketLocation", "printable"]
 
@@ -66,17 +66,19 @@ class BucketLocation:
         }
         return {name: value for name, value in named.items() if value}
 
-    def host_and_path(self, region: str) -> tuple[str, str, str]:
-        """Return the scheme, the host and the first part of the paths of requests, for a bucket in `region`."""
-        if self.endpoint:
-            parts = urlsplit(self.endpoint)
-            scheme, host, base = parts.scheme, parts.netloc, parts.path.rstrip("/")
-        else:
-            domain = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
-            scheme, host, base = "https", f"s3.{region}.{domain}", ""
-        if self.path_style or "." in self.bucket or _needs_path_style(host):
-            return scheme, host, f"{base}/{self.bucket}"
-        return scheme, f"{self.bucket}.{host}", base
+    @property
+    def uses_path(self) -> bool:
+        """True if the bucket is part of the path of addresses, as asked for, or since it cannot be part of the host."""
+        host = urlsplit(self.endpoint).netloc
+        return self.path_style or "." in self.bucket or (bool(host) and _needs_path_style(host))
+
+    @property
+    def endpoint_for_bucket(self) -> str:
+        """Endpoint with the bucket in its host, unless the bucket is part of the path."""
+        if self.uses_path or not self.endpoint:
+            return self.endpoint
+        parts = urlsplit(self.endpoint)
+        return urlunsplit(parts._replace(netloc=f"{self.bucket}.{parts.netloc}"))
 
 
 def _needs_path_style(host: str) -> bool:

@@ -10,7 +10,7 @@ from typing import Protocol
 from skyward.errors import StorageError
 from skyward.events.volumes import VolumeState
 from skyward.formatting import size_text
-from skyward.storage.objects import ObjectEntry, list_objects
+from skyward.storage.listing import ObjectEntry, list_objects
 from skyward.wire.protocol.volumes import NodeVolume
 from skyward.worker.volumes.trees import CachedTrees, contents_of
 from skyward.worker.volumes.volume import AttachError, OnChange

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from skyward.storage.listing import ObjectEntry
 from skyward.storage.location import BucketLocation
-from skyward.storage.objects import ObjectEntry, download_many
+from skyward.storage.trees import download_many
 
 __all__ = ["StoreFetcher"]
 

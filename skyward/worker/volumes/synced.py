@@ -6,7 +6,7 @@ line says so. Between the nodes of a pool, a task sees what tasks that ended bef
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock  # tasks may replace the attributes of the module
@@ -14,7 +14,9 @@ from threading import Lock  # tasks may replace the attributes of the module
 from skyward.errors import StorageError
 from skyward.events.volumes import VolumeState
 from skyward.process.clock import clock
-from skyward.storage.objects import ObjectEntry, delete, find, list_objects, upload
+from skyward.storage.deletion import delete
+from skyward.storage.listing import ObjectEntry, find, list_objects
+from skyward.storage.trees import upload_many
 from skyward.wire.protocol.volumes import NodeVolume
 from skyward.worker.volumes.copied import Fetcher, check_room
 from skyward.worker.volumes.trees import Stat, stat_of
@@ -158,46 +160,52 @@ class SyncedVolume:
                 attempt += 1
 
     def _save_once(self) -> tuple[int, dict[str, str]]:
-        """Try to upload each changed file once; return the number of those that were, and the reasons of the others."""
+        """Try to upload each changed file once; return the number of those that were, and the reasons of the others.
+
+        A file that is written meanwhile belongs to a task that still runs: it is uploaded at the end of that one.
+        """
         here = dict(self._files())
         changed = {key: stat for key, stat in here.items() if self._is_changed(key, stat)}
         gone = [key for key in self._known if key not in here]
         failed: dict[str, str] = {}
-        done = 0
+        done: list[str] = []
         self._count(changed)
-        for key, stat in changed.items():
-            try:
-                done += self._upload(key, stat)
-            except StorageError as error:
-                failed[key] = str(error)
-            else:
-                self._count({each: size for each, size in changed.items() if self._is_changed(each, size)})
-        try:
-            done += self._delete(gone)
-        except StorageError as error:
-            failed |= dict.fromkeys(gone, str(error))
-        return done, failed
 
-    def _upload(self, key: str, stat: Stat) -> int:
-        """Upload a file; return 1, or 0 if it is gone.
+        def on_file(_: Path, entry: ObjectEntry) -> None:
+            self._known[entry.key] = _Known(changed[entry.key], entry.etag)
+            done.append(entry.key)
+            self._count({key: stat for key, stat in changed.items() if key not in done})
+
+        try:
+            if changed:
+                self._name_losers(changed)
+                upload_many(self._location, [(self._folder / key, key) for key in changed], on_file=on_file)
+        except StorageError as error:
+            failed = {
+                key: str(error)
+                for key, stat in changed.items()
+                if key not in done and stat_of(self._folder / key) == stat
+            }
+        try:
+            deleted = self._delete(gone)
+        except StorageError as error:
+            return len(done), {**failed, **dict.fromkeys(gone, str(error))}
+        return len(done) + deleted, failed
+
+    def _name_losers(self, changed: Iterable[str]) -> None:
+        """Name the objects that were written by others after this node had read them, and are about to be replaced.
 
         Raises:
-            StorageError: that is not possible.
+            StorageError: the store does not answer.
         """
-        known = self._known.get(key)
-        there = find(self._location, key)
-        if there is not None and there.etag != ("" if known is None else known.etag):
-            self._say(
-                f"{self._location.address(key)} was written by another node or program after this node had read it; "
-                "the version of this node, which was written last, replaces it."
-            )
-        try:
-            entry = upload(self._location, self._folder / key, key)
-        except FileNotFoundError:
-            return 0
-        # As it was before: if it has changed meanwhile, it is uploaded again.
-        self._known[key] = _Known(stat, entry.etag)
-        return 1
+        for key in changed:
+            known = self._known.get(key)
+            there = find(self._location, key)
+            if there is not None and there.etag != ("" if known is None else known.etag):
+                self._say(
+                    f"{self._location.address(key)} was written by another node or program after this node had read "
+                    "it; the version of this node, which was written last, replaces it."
+                )
 
     def _delete(self, gone: list[str]) -> int:
         """Delete the objects of files that tasks have removed, unless they were written meanwhile; return how many."""

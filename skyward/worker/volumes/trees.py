@@ -17,8 +17,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from skyward.storage.listing import ObjectEntry
 from skyward.storage.location import BucketLocation
-from skyward.storage.objects import ObjectEntry
 
 __all__ = ["CachedTrees", "contents_of", "stat_of"]
 

@@ -11,7 +11,7 @@ from threading import Lock, Thread  # tasks may replace the attributes of the mo
 from skyward.errors import StorageError
 from skyward.formatting import count_text, joined
 from skyward.process.clock import clock
-from skyward.storage.objects import check, list_objects
+from skyward.storage.listing import check, list_objects
 from skyward.task.volumes import VOLUMES
 from skyward.wire.protocol.messages import Output, WorkerEvent
 from skyward.wire.protocol.volumes import (
