@@ -12,7 +12,6 @@ import hashlib
 import json
 import os
 import shutil
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -132,8 +131,7 @@ class CachedTrees:
         mark = self.folder / f"{contents}{_USED}"
         self._used = os.open(mark, os.O_CREAT | os.O_RDWR, 0o600)
         fcntl.flock(self._used, fcntl.LOCK_SH)
-        now = time.time()
-        os.utime(mark, (now, now))
+        os.utime(mark)
 
     def release(self) -> None:
         """End `use`. Idempotent."""
