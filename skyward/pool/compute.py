@@ -16,7 +16,7 @@ from functools import partial
 from operator import index
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, Unpack, cast, overload
 
-from skyward.config.pools import configured, with_named_provider
+from skyward.config.pools import configured, with_named_settings
 from skyward.control.act.pool import Pool
 from skyward.control.act.tasks.future import TaskFuture, wait_result
 from skyward.control.act.tasks.group_stream import GroupStream
@@ -132,7 +132,7 @@ class Compute(RightSide):
     ) -> None:
         resolved = resolve_groups(specs, options, configured(name, specs, options, fields), name)
         self._groups = FrozenMap(
-            {group: tuple(map(with_named_provider, specs)) for group, specs in resolved.groups.items()}
+            {group: tuple(map(with_named_settings, specs)) for group, specs in resolved.groups.items()}
         )
         self._options = resolved.options
         self.name = name or f"pool-{next(_numbers)}"
@@ -447,7 +447,7 @@ class Compute(RightSide):
         """
         name = self._group_name(group)
         pool = self._ready()
-        specs = tuple(map(with_named_provider, updated(self._groups[name], fields, self._options.worker)))
+        specs = tuple(map(with_named_settings, updated(self._groups[name], fields, self._options.worker)))
 
         async def change() -> None:
             if await pool.update(name, specs):

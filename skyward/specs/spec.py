@@ -138,6 +138,7 @@ class Spec(Value):
         for volume in self.volumes:
             of_type(volume, "volumes", Volume, "volumes=[sky.Volume('bucket', '/data')]")
         check_mounts(self.volumes)
+        self._set(volumes=tuple(sorted(self.volumes, key=lambda volume: volume.mount)))  # their order means nothing
 
     @property
     def node_resources(self) -> Mapping[str, float]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from skyward.storage.listing import ObjectEntry
     from skyward.storage.location import BucketLocation
 
-__all__ = ["Credential", "Storage", "checked_bucket", "checked_prefix"]
+__all__ = ["Credential", "Storage", "VariableCredential", "checked_bucket", "checked_prefix"]
 
 type Credential = str | Callable[[], str] | Callable[[], Awaitable[str]] | None
 """Text, or a function that returns it when it is used, or None for the one that the client finds."""
@@ -143,6 +143,19 @@ class Storage(Value):
         _check_part(region, "region", "a region of Backblaze, such as 'us-west-004'")
         return cls(f"https://s3.{region}.backblazeb2.com", region, key_id, app_key)
 
+    @classmethod
+    def hyperstack(
+        cls,
+        endpoint: str,
+        access_key: Credential = None,
+        secret_key: Credential = None,
+        region: str = "CANADA-1",
+    ) -> Self:
+        """Return the object store of Hyperstack. Its console tells the endpoint, and makes keys."""
+        if not endpoint:
+            raise SpecError("Storage.hyperstack needs the endpoint that the console of Hyperstack tells.")
+        return cls(endpoint, region, access_key, secret_key, None, path_style=True)
+
     def location(self, bucket: str, prefix: str = "") -> "BucketLocation":
         """Return a part of a bucket, with the credentials as they are now, in plain text. This may ask for them.
 
@@ -243,6 +256,34 @@ class Storage(Value):
         return BucketLocation(bucket, prefix, self.endpoint, self.region, self.path_style, *own)
 
 
+@dataclass(frozen=True, slots=True)
+class VariableCredential(Value):
+    """Credential in an environment variable of the client, read when it is used.
+
+    Attributes:
+        env: name of the variable.
+    """
+
+    env: str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.env, str) or not self.env.isidentifier():
+            raise SpecError(f"env must be the name of an environment variable, but got {shown(self.env)}.")
+
+    def __call__(self) -> str:
+        """Return the value of the variable.
+
+        Raises:
+            CredentialsError: it is not set.
+        """
+        import os  # values do no I/O, except for this one when it is used
+
+        value = os.environ.get(self.env, "").strip()
+        if not value:
+            raise CredentialsError(f"The environment variable {self.env} is not set: a storage takes its key from it.")
+        return value
+
+
 def checked_bucket(value: object, name: str) -> str:
     """Return the name of a bucket.
 
@@ -293,6 +334,8 @@ def _check_part(value: object, name: str, what: str) -> None:
 
 def _is_importable(function: Any) -> bool:
     """Return whether a function is stored by its name, and not by its content."""
+    if isinstance(function, VariableCredential):
+        return True
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
     if module in (None, "__main__") or "." in name:
         return False

@@ -85,6 +85,12 @@ class Volume(Value):
             )
         self._set(bucket=bucket, mount=path, prefix=checked_prefix(self.prefix, "Volume prefix"))
 
+    def __str__(self) -> str:
+        scheme = self.storage if isinstance(self.storage, str) else "s3"
+        words = ["" if self.read_only else ":rw", "" if self.mode == "auto" else f":{self.mode}"]
+        prefix = f"/{self.prefix}" if self.prefix else ""
+        return f"{scheme}://{self.bucket}{prefix}:{self.mount}{''.join(words)}"
+
     @classmethod
     def parse(cls, text: str) -> Self:
         """Return the volume that a text describes: "s3://bucket/prefix:/data", with ":rw" or ":MODE" after it.
