@@ -13,7 +13,7 @@ from threading import Event as ThreadEvent
 from threading import Lock, Thread  # tasks may replace the attributes of the module
 from typing import TYPE_CHECKING, Any
 
-from skyward.errors import CollectionUnavailableError, PayloadError, PluginError, StorageError
+from skyward.errors import CollectionUnavailableError, CredentialsError, PayloadError, PluginError, StorageError
 from skyward.process.clock import clock
 from skyward.process.exit_status import NO_PROCESS, NOT_STOPPED
 from skyward.task.instance import InstanceInfo, set_instance_info
@@ -291,7 +291,7 @@ class Agent:
             return None
         try:
             self._volumes.before_task()
-        except (StorageError, OSError) as error:
+        except (StorageError, CredentialsError, OSError) as error:
             return failed(job.submit.task, error, self._node)
         return None
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-from skyward.errors import StorageError
+from skyward.errors import CredentialsError, StorageError
 from skyward.events.volumes import VolumeState
 from skyward.formatting import size_text
 from skyward.storage.listing import ObjectEntry, list_objects
@@ -84,8 +84,8 @@ class CopiedVolume:
                 tree = self._complete(contents, entries)
                 self._trees.use(contents)
                 self._trees.remove_former(contents)
-        except StorageError as error:
-            raise AttachError(str(error)) from error
+        except (StorageError, CredentialsError) as error:
+            raise AttachError(str(error).rstrip(".")) from error
         except OSError as error:
             full = error.errno in (errno.ENOSPC, errno.EDQUOT)
             raise AttachError(f"the copy cannot be written: {error.strerror or error}", is_final=full) from error

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from threading import Event as ThreadEvent
-from threading import Lock, Thread  # tasks may replace the attributes of the module
+from threading import Thread  # tasks may replace the attributes of the module
 
 from skyward.events.volumes import VolumeState, VolumeStatus
 from skyward.process.clock import clock
@@ -60,7 +60,6 @@ class MountedVolume:
         self._state_folder = state
         self._show = show
         self._changed = changed
-        self._lock = Lock()
         self._process: subprocess.Popen[str] | None = None
         self._folder = Path()
         self._lines: deque[str] = deque(maxlen=_LOG_LINES)
@@ -111,8 +110,9 @@ class MountedVolume:
         except BaseException:
             process.kill()
             raise
-        with self._lock:
-            self._process, self._folder = process, folder
+        former, self._process, self._folder = self._folder, process, folder
+        if former != Path():
+            self._space.remove_folder(former)
         self._set("ready", path=str(path))
         return path
 

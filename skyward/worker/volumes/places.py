@@ -96,10 +96,11 @@ class Space:
             ) from error
         self._placed.add(at)
 
-    def remove(self, at: Path) -> None:
-        """Remove what is shown at a path."""
-        self._placed.discard(at)
-        _remove_place(at)
+    def remove_folder(self, folder: Path) -> None:
+        """Remove a folder of `new_folder`, whose mount is dead."""
+        _unmount(folder)
+        with contextlib.suppress(OSError):
+            folder.rmdir()
 
     def clear(self) -> None:
         """Remove all places and mounts. Idempotent."""
@@ -127,7 +128,7 @@ class Space:
 
     def _bind(self, folder: Path, at: Path, *, read_only: bool) -> bool:
         """Bind a folder to a path; return whether this process may."""
-        if sys.platform != "linux" or os.geteuid() != 0 or at.is_symlink():
+        if sys.platform != "linux" or os.geteuid() != 0 or os.path.islink(at):
             return False
         is_new = at not in self._placed
         if is_new and not at.exists():
@@ -143,7 +144,7 @@ class Space:
         return True
 
     def _link(self, folder: Path, at: Path) -> None:
-        if at.is_dir() and not at.is_symlink():
+        if os.path.isdir(at) and not os.path.islink(at):  # these return False for a dead mount, too
             at.rmdir()  # it is empty, or it fails
         self._note(f"link {at}")
         new = at.with_name(f".{at.name}.skyward-{os.getpid()}")
@@ -209,7 +210,7 @@ def _lines(file: Path) -> Iterator[str]:
 
 
 def _remove_place(at: Path) -> None:
-    if at.is_symlink():
+    if os.path.islink(at):
         with contextlib.suppress(OSError):
             at.unlink()
         return

@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock  # tasks may replace the attributes of the module
 
-from skyward.errors import StorageError
+from skyward.errors import CredentialsError, StorageError
 from skyward.events.volumes import VolumeState
 from skyward.process.clock import clock
 from skyward.storage.deletion import delete
+from skyward.storage.failures import LASTING
 from skyward.storage.listing import ObjectEntry, find, list_objects
 from skyward.storage.trees import upload_many
 from skyward.wire.protocol.volumes import NodeVolume
@@ -94,8 +95,8 @@ class SyncedVolume:
             check_room(self._folder, size)
             self._state = replace(self._state, total=size)
             self._fetch(entries)
-        except StorageError as error:
-            raise AttachError(str(error)) from error
+        except (StorageError, CredentialsError) as error:
+            raise AttachError(str(error).rstrip(".")) from error
         except OSError as error:
             raise AttachError(f"its files cannot be written: {error.strerror or error}", is_final=True) from error
         path = self._show(self._folder)
@@ -146,51 +147,48 @@ class SyncedVolume:
         with self._lock:
             attempt, since = 0, clock.monotonic()
             while True:
-                done, failed = self._save_once()
+                done, failed, error = self._save_once()
                 if done:
                     self._wrote()
-                if not failed:
+                    attempt, since = 0, clock.monotonic()
+                if error is None:
                     self._count()
                     return []
-                if done:
-                    attempt, since = 0, clock.monotonic()
-                if clock.monotonic() - since > stalled:
-                    return [*(self._location.address(key) for key in failed), next(iter(failed.values()))]
+                lasts = isinstance(error, CredentialsError) or error.code in LASTING
+                if lasts or clock.monotonic() - since > stalled:
+                    return [*map(self._location.address, failed), str(error).rstrip(".")]
                 clock.sleep(_PAUSES[min(attempt, len(_PAUSES) - 1)])
                 attempt += 1
 
-    def _save_once(self) -> tuple[int, dict[str, str]]:
-        """Try to upload each changed file once; return the number of those that were, and the reasons of the others.
+    def _save_once(self) -> tuple[int, list[str], StorageError | CredentialsError | None]:
+        """Try to upload each changed file once; return the number of those that were, and the others with the error.
 
         A file that is written meanwhile belongs to a task that still runs: it is uploaded at the end of that one.
         """
         here = dict(self._files())
         changed = {key: stat for key, stat in here.items() if self._is_changed(key, stat)}
         gone = [key for key in self._known if key not in here]
-        failed: dict[str, str] = {}
-        done: list[str] = []
+        done: set[str] = set()
         self._count(changed)
 
         def on_file(_: Path, entry: ObjectEntry) -> None:
             self._known[entry.key] = _Known(changed[entry.key], entry.etag)
-            done.append(entry.key)
+            done.add(entry.key)
             self._count({key: stat for key, stat in changed.items() if key not in done})
 
         try:
             if changed:
                 self._name_losers(changed)
                 upload_many(self._location, [(self._folder / key, key) for key in changed], on_file=on_file)
-        except StorageError as error:
-            failed = {
-                key: str(error)
-                for key, stat in changed.items()
-                if key not in done and stat_of(self._folder / key) == stat
-            }
+        except (StorageError, CredentialsError) as error:
+            failed = [key for key, stat in changed.items() if key not in done and stat_of(self._folder / key) == stat]
+            if failed:
+                return len(done), failed, error
         try:
             deleted = self._delete(gone)
-        except StorageError as error:
-            return len(done), {**failed, **dict.fromkeys(gone, str(error))}
-        return len(done) + deleted, failed
+        except (StorageError, CredentialsError) as error:
+            return len(done), gone, error
+        return len(done) + deleted, [], None
 
     def _name_losers(self, changed: Iterable[str]) -> None:
         """Name the objects that were written by others after this node had read them, and are about to be replaced.

@@ -8,9 +8,10 @@ from pathlib import Path
 from threading import Event as ThreadEvent
 from threading import Lock, Thread  # tasks may replace the attributes of the module
 
-from skyward.errors import StorageError
+from skyward.errors import CredentialsError, StorageError
 from skyward.formatting import count_text, joined
 from skyward.process.clock import clock
+from skyward.storage.failures import UNREACHABLE
 from skyward.storage.listing import check, list_objects
 from skyward.task.volumes import VOLUMES
 from skyward.wire.protocol.messages import Output, WorkerEvent
@@ -102,8 +103,8 @@ class Volumes:
             check(volume.location)
             if volume.read_only and next(iter(list_objects(volume.location)), None) is None:
                 raise AttachError("there are no objects, and it is read-only: check bucket and prefix", is_final=True)
-        except StorageError as error:
-            raise AttachError(str(error), is_final=True) from error
+        except (StorageError, CredentialsError) as error:
+            raise AttachError(str(error).rstrip("."), is_final=getattr(error, "code", "") != UNREACHABLE) from error
         problem = fuse_problem() if volume.mode in ("auto", "mount") else "unused"
         if volume.mode == "mount" and problem:
             other = "copy" if volume.read_only else "sync"

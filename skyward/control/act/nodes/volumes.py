@@ -1,16 +1,22 @@
 """Volumes of nodes on the client: what their machines need, and the message that attaches them."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from skyward.bootstrap.client_environment import cache_directory
+from skyward.errors import SpecError, StorageError
 from skyward.providers.protocol import Access, LocalAccess
 from skyward.specs import Image, Spec, Storage, Volume
 from skyward.specs.plugin import PluginStep
+from skyward.storage.failures import UNREACHABLE
+from skyward.storage.listing import check, list_objects
+from skyward.storage.location import BucketLocation
 from skyward.wire.protocol.volumes import AttachVolumes, NodeVolume
 
-__all__ = ["attach_command", "with_volume_packages", "with_volume_tools"]
+__all__ = ["attach_command", "check_volumes", "with_volume_packages", "with_volume_tools"]
+
+_NOTHING = "check bucket and prefix, or write read_only=False"
 
 _PACKAGE = "obstore>=0.12"
 """Requirement of nodes with volumes: the client of object stores."""
@@ -61,6 +67,39 @@ async def attach_command(spec: Spec, access: Access | None, *, is_local: bool) -
     return AttachVolumes(volumes, str(cache_directory() / "volumes") if is_local else own, is_local)
 
 
+async def check_volumes(specs: Iterable[Spec]) -> list[str]:
+    """Check that the stores of volumes answer, before any machine is rented for them.
+
+    Returns:
+        Notices about those that cannot be reached from here: their nodes may be able to.
+
+    Raises:
+        CredentialsError: there are no credentials for one.
+        StorageError: one refuses, or a volume is read-only and has no objects.
+    """
+    volumes = {volume for spec in specs for volume in spec.volumes}
+    return list(filter(None, await asyncio.gather(*(asyncio.to_thread(_check, volume) for volume in volumes))))
+
+
+def _check(volume: Volume) -> str:
+    location = _location(volume)
+    try:
+        checked = check(location)
+        if volume.read_only and next(iter(list_objects(checked)), None) is None:
+            raise StorageError(f"There are no objects at {location.describe}, and the volume is read-only: {_NOTHING}.")
+    except StorageError as error:
+        if error.code != UNREACHABLE:
+            raise
+        return f"{location.store} cannot be reached from here; the nodes try it: {error}"
+    return ""
+
+
 def _node_volume(volume: Volume) -> NodeVolume:
-    storage = volume.storage or Storage("")
-    return NodeVolume(volume.mount, volume.mode, volume.read_only, storage.location(volume.bucket, volume.prefix))
+    return NodeVolume(volume.mount, volume.mode, volume.read_only, _location(volume))
+
+
+def _location(volume: Volume) -> BucketLocation:
+    storage = volume.storage or Storage()
+    if isinstance(storage, str):  # the pool was made without the configuration, which has its tables
+        raise SpecError(f"Volume storage {storage!r} is not known here: give the `sky.Storage(...)` itself.")
+    return storage.location(volume.bucket, volume.prefix)
