@@ -230,7 +230,8 @@ class Agent:
         from skyward.worker.volumes.volumes import Volumes  # few nodes have volumes, and it takes a while to load
 
         if self._volumes is None:
-            self._volumes = Volumes(self._node, self._tell_of_volumes, self._scratch)
+            self._volumes = volumes = Volumes(self._node, self._tell_of_volumes, self._scratch, self._peers.connect)
+            self._peers.serve_file = lambda connection, key: volumes.shared.serve(connection, key, clock.sleep)
             self._volumes.attach(command)
 
     def _close_volumes(self) -> None:

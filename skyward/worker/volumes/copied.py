@@ -12,6 +12,7 @@ from skyward.events.volumes import VolumeState
 from skyward.formatting import size_text
 from skyward.storage.listing import ObjectEntry, list_objects
 from skyward.wire.protocol.volumes import NodeVolume
+from skyward.worker.volumes.peers import SharedFiles
 from skyward.worker.volumes.trees import CachedTrees, contents_of
 from skyward.worker.volumes.volume import AttachError, OnChange
 
@@ -21,13 +22,16 @@ __all__ = ["CopiedVolume", "Fetcher", "check_room"]
 class Fetcher(Protocol):
     """Source of the objects of a volume: other nodes, and the store."""
 
-    def fetch(self, entries: Sequence[ObjectEntry], folder: Path, arrived: Callable[[int, bool], None]) -> None:
+    def fetch(
+        self, entries: Sequence[ObjectEntry], folder: Path, arrived: Callable[[int, bool], None], contents: str = ""
+    ) -> None:
         """Fetch objects into a folder.
 
         Args:
             entries: the objects.
             folder: the folder; its files have the keys of the objects as their paths.
             arrived: called with the number of bytes that have arrived, and whether they came from another node.
+            contents: digest of the copy that they belong to; "" if they are no part of one.
 
         Raises:
             StorageError: an object could not be fetched.
@@ -43,6 +47,7 @@ class CopiedVolume:
         fetcher: source of its objects.
         show: shows a folder at the path of the volume.
         changed: called after changes of the state.
+        shared: the files that other nodes may fetch.
     """
 
     def __init__(
@@ -52,7 +57,9 @@ class CopiedVolume:
         fetcher: Fetcher,
         show: Callable[[Path], Path],
         changed: OnChange,
+        shared: SharedFiles,
     ) -> None:
+        self._shared = shared
         self._volume = volume
         self._trees = CachedTrees.of(cache, volume.location)
         self._fetcher = fetcher
@@ -80,6 +87,7 @@ class CopiedVolume:
         try:
             entries = list(list_objects(self._volume.location))
             self._contents = contents = contents_of(entries)
+            self._shared.expect(contents, entries, self._trees.part_of(contents), self._trees.tree(contents))
             with self._trees.fetching():
                 tree = self._complete(contents, entries)
                 self._trees.use(contents)
@@ -107,7 +115,7 @@ class CopiedVolume:
         check_room(folder, size)
         self._state = replace(self._state, total=size)
         self._changed()
-        self._fetcher.fetch(missing, folder, self._arrived)
+        self._fetcher.fetch(missing, folder, self._arrived, contents)
         self._state = replace(self._state, files=len(missing))
         return self._trees.finish(contents, entries)
 

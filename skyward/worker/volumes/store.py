@@ -16,7 +16,9 @@ class StoreFetcher:
     def __init__(self, location: BucketLocation) -> None:
         self._location = location
 
-    def fetch(self, entries: Sequence[ObjectEntry], folder: Path, arrived: Callable[[int, bool], None]) -> None:
+    def fetch(
+        self, entries: Sequence[ObjectEntry], folder: Path, arrived: Callable[[int, bool], None], contents: str = ""
+    ) -> None:
         """Fetch objects into a folder.
 
         Raises:

@@ -78,9 +78,13 @@ class CachedTrees:
 
     def part(self, contents: str) -> Path:
         """Return the folder of a tree that is not complete, and make it."""
-        part = self.folder / f"{contents}{_PART}"
+        part = self.part_of(contents)
         part.mkdir(exist_ok=True)
         return part
+
+    def part_of(self, contents: str) -> Path:
+        """Return the path of the folder of a tree that is not complete."""
+        return self.folder / f"{contents}{_PART}"
 
     def damaged(self, contents: str, entries: Sequence[ObjectEntry]) -> list[ObjectEntry] | None:
         """Return the objects of a complete tree whose files were changed; None if there is no such tree."""
@@ -114,7 +118,7 @@ class CachedTrees:
 
     def finish(self, contents: str, entries: Sequence[ObjectEntry]) -> Path:
         """Record a complete tree, and move it to its place."""
-        part, tree = self.folder / f"{contents}{_PART}", self.tree(contents)
+        part, tree = self.part_of(contents), self.tree(contents)
         if part.is_dir():
             if tree.is_dir():
                 shutil.rmtree(tree)

@@ -25,6 +25,7 @@ from skyward.wire.protocol.volumes import (
 )
 from skyward.worker.volumes.copied import CopiedVolume, Fetcher
 from skyward.worker.volumes.mounted import MountedVolume
+from skyward.worker.volumes.peers import Connect, PeerFetcher, SharedFiles
 from skyward.worker.volumes.places import PlaceError, Space, clear_abandoned
 from skyward.worker.volumes.spaces import SPACE
 from skyward.worker.volumes.store import StoreFetcher
@@ -50,12 +51,16 @@ class Volumes:
         node: rank of the node.
         tell: sends an event to the client.
         scratch: the folder that is removed with the node; None if there is none.
+        connect: opens a connection to the transfer port of another node.
 
     Attributes:
+        shared: the files that other nodes may fetch.
         closed: set once everything is uploaded, or given up, and all mounts are removed.
     """
 
-    def __init__(self, node: int, tell: Callable[[WorkerEvent], None], scratch: Path | None) -> None:
+    def __init__(self, node: int, tell: Callable[[WorkerEvent], None], scratch: Path | None, connect: Connect) -> None:
+        self.shared = SharedFiles()
+        self._connect = connect
         self._node = node
         self._tell = tell
         self._is_local = False
@@ -72,18 +77,20 @@ class Volumes:
     def __bool__(self) -> bool:
         return bool(self._attached)
 
-    def attach(self, command: AttachVolumes, fetcher: Callable[[int], Fetcher] | None = None) -> None:
+    def attach(self, command: AttachVolumes) -> None:
         """Attach volumes on a thread, and send `VolumesAttached`. Does not block."""
-        Thread(target=self._attach, args=(command, fetcher), name="skyward-volumes", daemon=True).start()
+        Thread(target=self._attach, args=(command,), name="skyward-volumes", daemon=True).start()
 
-    def _attach(self, command: AttachVolumes, fetcher: Callable[[int], Fetcher] | None) -> None:
+    def _attach(self, command: AttachVolumes) -> None:
         paths: list[str] = []
         self._is_local = command.is_local
         try:
             self._space = Space(os.environ.get(SPACE) or f"worker-{os.getpid()}")
             clear_abandoned()
             for index, volume in enumerate(command.volumes):
-                source = StoreFetcher(volume.location) if fetcher is None else fetcher(index)
+                source: Fetcher = StoreFetcher(volume.location)
+                if index < len(command.peers) and command.peers[index]:
+                    source = PeerFetcher(command.peers[index], self._connect, source.fetch)
                 try:
                     paths.append(str(self._attach_one(volume, index, _cache_folder(command.cache), source)))
                 except (AttachError, PlaceError) as error:
@@ -94,6 +101,7 @@ class Volumes:
         except Exception as error:
             self._tell(VolumesAttached(f"The volumes could not be attached: {type(error).__name__}: {error}"))
             return
+        self.shared.attaching = False
         os.environ[VOLUMES] = json.dumps(dict(zip([each.mount for each in command.volumes], paths, strict=True)))
         self._tell_states(now=True)
         self._tell(VolumesAttached(paths=tuple(paths), contents=tuple(each.contents for each in self._attached)))
@@ -120,7 +128,9 @@ class Volumes:
             return self._add(self._synced(volume, index, cache, fetcher))
         if not volume.read_only:
             raise AttachError(f"{problem}: use mode='sync' for a volume that tasks write to", is_final=True)
-        return self._add(CopiedVolume(volume, cache, fetcher, partial(self._show, volume), self._tell_states))
+        return self._add(
+            CopiedVolume(volume, cache, fetcher, partial(self._show, volume), self._tell_states, self.shared)
+        )
 
     def _mounted(self, volume: NodeVolume, index: int, cache: Path) -> AttachedVolume:
         tool = find_tool(read_only=volume.read_only)

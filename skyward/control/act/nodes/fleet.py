@@ -369,6 +369,7 @@ class Fleet:
         self.nodes[rank] = self._brought_up[machine] = node
         node.on_overdue, node.on_blobs = self._on_overdue, self._on_blobs
         node.on_code = self._differences.look
+        node.copies = None if self.clustering is None else self.clustering.copies
         is_attaching = node.worker_entry is not None
         self.entering += is_attaching
         try:

@@ -55,6 +55,7 @@ from skyward.wire.transport.secrets import SECRETS_VARIABLE
 from skyward.wire.transport.trust import issue_secrets
 
 if TYPE_CHECKING:
+    from skyward.control.act.nodes.copies import VolumeCopies  # circular: they are about nodes
     from skyward.control.act.nodes.replication import Replicator  # circular: replication sends through nodes
     from skyward.events.metrics import NodeMetrics
     from skyward.events.volumes import VolumeState
@@ -109,6 +110,7 @@ class Node:
         received: bytes of blobs that the node received.
         sent: bytes of these that the client sent.
         replicator: replicator of large blobs; None if the client sends all of them.
+        copies: copies of volumes that nodes pass on; None if they form no cluster.
         on_blobs: called with the keys of blobs that were stored on the node, and of blobs that it drops.
         on_code: called with a task whose function is new to the node.
         on_overdue: called before `on_lost` with the overdue tasks of an unresponsive node, and the reason.
@@ -140,6 +142,7 @@ class Node:
         self.phase = "requested"
         self.received = self.sent = 0
         self.replicator: Replicator | None = None
+        self.copies: VolumeCopies | None = None
         self.measured: Mapping[str, float] = {}
         self.on_blobs: Callable[[Node, tuple[bytes, ...], tuple[bytes, ...]], None] | None = None
         self.on_code: Callable[[Node, Work], None] | None = None
@@ -276,6 +279,8 @@ class Node:
             NodeStartError: one could not be attached, or the connection is lost.
         """
         self.phase = self.startup.enter("volumes")
+        if self.copies is not None:
+            volumes = await self.copies.with_peers(self, volumes)
         self._attaching = asyncio.get_running_loop().create_future()
         self._volumes_at = time.monotonic()
         self.tell(volumes)
