@@ -281,8 +281,15 @@ class Pool:
 
         Raises:
             ProvisioningError: some machines may be left; they are on record, for `sky reap`.
+            StorageError: files that tasks wrote to volumes could not be uploaded.
         """
         await self._lifespan.close()
+        if self._fleet.unflushed:
+            left, self._fleet.unflushed = self._fleet.unflushed, []
+            raise StorageError(
+                f"Pool {self.name!r} is closed, but files that its tasks wrote to volumes could not be uploaded: "
+                f"{'; '.join(left)}."
+            )
 
     async def _close(self) -> None:
         if self.state == "new":
@@ -325,6 +332,8 @@ class Pool:
                     self._publisher.publish_closed(_now())
                 if notice:
                     self._bus.emit(events.PoolNote, notice)
+                for unflushed in self._fleet.unflushed:
+                    self.note(f"files that tasks wrote to volumes are not in the store: {unflushed}.")
                 if kept:
                     self._rest(kept)
                 else:
@@ -346,11 +355,6 @@ class Pool:
             spent = 0.0 if self._plane is None else self._plane.ledger.spent(_now())
             self._bus.emit(events.PoolClosed, _now() - self._began, *self._counts, spent, left)
             self._bus.end()
-        if self._fleet.unflushed:
-            raise StorageError(
-                f"Pool {self.name!r} is closed, but files that its tasks wrote to volumes could not be uploaded: "
-                f"{'; '.join(self._fleet.unflushed)}."
-            )
 
     def _settle_bill(self) -> str:
         """Take the bill of the machines as the cost of the pool; return a notice on it, empty if they were free."""

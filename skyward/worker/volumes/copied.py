@@ -5,7 +5,6 @@ import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
 
 from skyward.errors import CredentialsError, StorageError
 from skyward.events.volumes import VolumeState
@@ -14,28 +13,9 @@ from skyward.storage.listing import ObjectEntry, list_objects
 from skyward.wire.protocol.volumes import NodeVolume
 from skyward.worker.volumes.peers import SharedFiles
 from skyward.worker.volumes.trees import CachedTrees, contents_of
-from skyward.worker.volumes.volume import AttachError, OnChange
+from skyward.worker.volumes.volume import AttachError, Fetcher, OnChange
 
-__all__ = ["CopiedVolume", "Fetcher", "check_room"]
-
-
-class Fetcher(Protocol):
-    """Source of the objects of a volume: other nodes, and the store."""
-
-    def fetch(
-        self, entries: Sequence[ObjectEntry], folder: Path, arrived: Callable[[int, bool], None], contents: str = ""
-    ) -> None:
-        """Fetch objects into a folder.
-
-        Args:
-            entries: the objects.
-            folder: the folder; its files have the keys of the objects as their paths.
-            arrived: called with the number of bytes that have arrived, and whether they came from another node.
-            contents: digest of the copy that they belong to; "" if they are no part of one.
-
-        Raises:
-            StorageError: an object could not be fetched.
-        """
+__all__ = ["CopiedVolume", "check_room"]
 
 
 class CopiedVolume:

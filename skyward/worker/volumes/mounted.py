@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import shutil
 import signal
 import subprocess
 from collections import deque
@@ -229,6 +230,8 @@ class MountedVolume:
             except subprocess.TimeoutExpired:
                 process.kill()
         self._state = replace(self._state, status="detached")
+        if not self._tool.unflushed(self._volume, self._state_folder):
+            shutil.rmtree(self._state_folder, ignore_errors=True)
 
 
 def _without_time(line: str) -> str:

@@ -16,6 +16,7 @@ from threading import Lock  # tasks may replace the attributes of the module
 from skyward.storage.listing import ObjectEntry
 from skyward.wire.transport.bulk import read_exactly, read_into
 from skyward.wire.transport.peers import BEAT, FILE, FRAME, LENGTH, REQUEST
+from skyward.worker.volumes.volume import Fetcher
 
 __all__ = ["Connect", "PeerFetcher", "SharedFiles", "file_key"]
 
@@ -103,7 +104,7 @@ class PeerFetcher:
         otherwise: the other source.
     """
 
-    def __init__(self, peers: Sequence[str], connect: Connect, otherwise: "Fetch") -> None:
+    def __init__(self, peers: Sequence[str], connect: Connect, otherwise: Fetcher) -> None:
         self._peers = peers
         self._connect = connect
         self._otherwise = otherwise
@@ -121,7 +122,7 @@ class PeerFetcher:
             if left:
                 left = self._fetch_from(peer, contents, left, folder, arrived)
         if left:
-            self._otherwise(left, folder, arrived)
+            self._otherwise.fetch(left, folder, arrived, contents)
 
     def _fetch_from(
         self,
@@ -179,7 +180,3 @@ class PeerFetcher:
                     got += length
                     arrived(length, True)
         os.replace(part, target)
-
-
-type Fetch = Callable[[Sequence[ObjectEntry], Path, Callable[[int, bool], None]], None]
-"""The method of a `Fetcher`."""

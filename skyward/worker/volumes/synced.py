@@ -4,8 +4,8 @@ The last writer wins: a file that was also changed in the store, after this node
 line says so. Between the nodes of a pool, a task sees what tasks that ended before it have written.
 """
 
-import contextlib
 import os
+import shutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,9 +19,9 @@ from skyward.storage.failures import LASTING
 from skyward.storage.listing import ObjectEntry, find, list_objects
 from skyward.storage.trees import upload_many
 from skyward.wire.protocol.volumes import NodeVolume
-from skyward.worker.volumes.copied import Fetcher, check_room
+from skyward.worker.volumes.copied import check_room
 from skyward.worker.volumes.trees import Stat, stat_of
-from skyward.worker.volumes.volume import AttachError, OnChange
+from skyward.worker.volumes.volume import AttachError, Fetcher, OnChange
 
 __all__ = ["SyncedVolume"]
 
@@ -254,7 +254,4 @@ class SyncedVolume:
         is_saved = not self._state.unflushed
         self._state = replace(self._state, status="detached")
         if is_saved:
-            import shutil
-
-            with contextlib.suppress(OSError):
-                shutil.rmtree(self._folder)
+            shutil.rmtree(self._folder, ignore_errors=True)

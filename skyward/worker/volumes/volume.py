@@ -1,12 +1,13 @@
 """An attached volume, as its node handles it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from skyward.events.volumes import VolumeState
+from skyward.storage.listing import ObjectEntry
 
-__all__ = ["AttachError", "AttachedVolume", "OnChange"]
+__all__ = ["AttachError", "AttachedVolume", "Fetcher", "OnChange"]
 
 
 class AttachError(Exception):
@@ -52,6 +53,25 @@ class AttachedVolume(Protocol):
 
     def detach(self) -> None:
         """End what keeps the volume available. Idempotent."""
+
+
+class Fetcher(Protocol):
+    """Source of the objects of a volume: other nodes, and the store."""
+
+    def fetch(
+        self, entries: Sequence[ObjectEntry], folder: Path, arrived: Callable[[int, bool], None], contents: str = ""
+    ) -> None:
+        """Fetch objects into a folder.
+
+        Args:
+            entries: the objects.
+            folder: the folder; its files have the keys of the objects as their paths.
+            arrived: called with the number of bytes that have arrived, and whether they came from another node.
+            contents: digest of the copy that they belong to; "" if they are no part of one.
+
+        Raises:
+            StorageError: an object could not be fetched.
+        """
 
 
 type OnChange = Callable[[], None]

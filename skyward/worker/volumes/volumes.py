@@ -23,7 +23,7 @@ from skyward.wire.protocol.volumes import (
     VolumeStates,
     VolumesWritten,
 )
-from skyward.worker.volumes.copied import CopiedVolume, Fetcher
+from skyward.worker.volumes.copied import CopiedVolume
 from skyward.worker.volumes.mounted import MountedVolume
 from skyward.worker.volumes.peers import Connect, PeerFetcher, SharedFiles
 from skyward.worker.volumes.places import PlaceError, Space, clear_abandoned
@@ -31,7 +31,7 @@ from skyward.worker.volumes.spaces import SPACE
 from skyward.worker.volumes.store import StoreFetcher
 from skyward.worker.volumes.synced import SyncedVolume
 from skyward.worker.volumes.tools import find_tool, fuse_problem
-from skyward.worker.volumes.volume import AttachedVolume, AttachError
+from skyward.worker.volumes.volume import AttachedVolume, AttachError, Fetcher
 
 __all__ = ["Volumes"]
 
@@ -90,7 +90,7 @@ class Volumes:
             for index, volume in enumerate(command.volumes):
                 source: Fetcher = StoreFetcher(volume.location)
                 if index < len(command.peers) and command.peers[index]:
-                    source = PeerFetcher(command.peers[index], self._connect, source.fetch)
+                    source = PeerFetcher(command.peers[index], self._connect, source)
                 try:
                     paths.append(str(self._attach_one(volume, index, _cache_folder(command.cache), source)))
                 except (AttachError, PlaceError) as error:
