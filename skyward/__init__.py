@@ -94,6 +94,8 @@ if TYPE_CHECKING:
     from skyward.pool.resource_requests import request_resources
     from skyward.specs import Image, Nodes, Options, PipIndex, Spec, Storage, Volume, Worker
     from skyward.specs.retries import Retries
+    from skyward.storage.listing import ObjectEntry
+    from skyward.storage.location import BucketLocation
     from skyward.task import collections
     from skyward.task.collections import barrier, counter, dict, lock, queue, set
     from skyward.task.instance import AcceleratorInfo, GangInfo, InstanceInfo, NetworkInfo, Peer, instance_info, is_head
@@ -125,6 +127,7 @@ __all__ = [
     "Accelerator",
     "AcceleratorInfo",
     "Adapter",
+    "BucketLocation",
     "BudgetExhaustedError",
     "BuiltImage",
     "CellCost",
@@ -174,6 +177,7 @@ __all__ = [
     "Nodes",
     "NotOnNodeError",
     "NotPicklableError",
+    "ObjectEntry",
     "OnNodeError",
     "OperatorError",
     "Options",
@@ -309,6 +313,8 @@ _HOMES = {
     "pool.executor": ("PoolExecutor",),
     "specs": ("Image", "Nodes", "Options", "PipIndex", "Spec", "Storage", "Volume", "Worker"),
     "specs.retries": ("Retries",),
+    "storage.listing": ("ObjectEntry",),
+    "storage.location": ("BucketLocation",),
     "task.collections": ("barrier", "counter", "dict", "lock", "queue", "set"),
     "task.volumes": ("volume",),
     "task.instance": ("AcceleratorInfo", "GangInfo", "InstanceInfo", "NetworkInfo", "Peer", "instance_info", "is_head"),

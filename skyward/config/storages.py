@@ -55,8 +55,9 @@ def make_storage(name: str, table: "Mapping[str, ConfigValue]") -> Storage:
     missing = [key for key, each in parameters.items() if each.default is each.empty and key not in given]
     if missing:
         raise last.wrong(f"the table lacks {', '.join(missing)}.")
+    values = {key: _value(key, found) for key, found in given.items()}
     try:
-        return make(**{key: _value(key, found) for key, found in given.items()})
+        return make(**values)
     except SpecError as error:
         place = next((found for key, found in given.items() if key in str(error)), last)
         raise place.wrong(str(error)) from None

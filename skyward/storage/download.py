@@ -181,8 +181,7 @@ class Download:
             reply = await self._asked(client.ask("read", key, get))
             self._check_version(reply.meta)
             try:
-                async for chunk in reply.stream(_CHUNK):
-                    data = memoryview(chunk)
+                async for data in _chunks(reply, end - position):
                     with self._disk():
                         _write(file, data, position)
                     position, breaks = position + len(data), 0
@@ -258,6 +257,15 @@ def _write(file: int, data: memoryview, position: int) -> None:
     while data:
         count = os.pwrite(file, data, position)
         data, position = data[count:], position + count
+
+
+async def _chunks(reply: "GetResult", size: int) -> AsyncIterator[memoryview]:
+    """Yield the content of a reply; a small one at once, which takes fewer turns of the loop."""
+    if size <= _CHUNK:
+        yield memoryview(await reply.bytes_async())
+        return
+    async for chunk in reply.stream(_CHUNK):
+        yield memoryview(chunk)
 
 
 def _bare(etag: str) -> str:

@@ -1,6 +1,7 @@
 """Objects below a location: listed page by page, looked up, and the check that a store answers."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -179,7 +180,27 @@ def check(location: BucketLocation, *, within: float = _CHECK_WITHIN) -> BucketL
     """
     with BucketClient(location, first_reply=within, patience=within) as client:
         client.run(_first_page(client, location.prefix or None))
+        client.run(_is_a_store(client, location))
         return replace(location, region=client.region)
+
+
+async def _is_a_store(client: BucketClient, location: BucketLocation) -> None:
+    """Check that there is no object of a random key: a page of a website, or of a proxy, would be taken for a listing.
+
+    Raises:
+        StorageError: there is one.
+    """
+    try:
+        found = await find_object(client, location, f"skyward-check-{os.urandom(8).hex()}")
+    except StorageError as error:
+        if error.code != "AccessDenied":  # these credentials may list only
+            raise
+        found = None
+    if found is not None:
+        raise StorageError(
+            f"{location.store} does not answer as an object store does: check the endpoint, and that no proxy answers "
+            "in its place."
+        )
 
 
 async def _first_page(client: BucketClient, prefix: str | None) -> None:

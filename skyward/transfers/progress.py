@@ -20,17 +20,25 @@ def shown_progress(text: str, total: int | None, wanted: bool | None) -> Iterato
         wanted: whether to show it; None to show it on a terminal and in a notebook.
     """
     if wanted is None:
-        wanted = sys.stderr.isatty() or "ipykernel" in sys.modules
+        wanted = sys.stderr.isatty() or _is_notebook()
     if not wanted:
         yield lambda _: None
         return
-    from tqdm.auto import tqdm  # type: ignore[import-untyped]  # slow to load
+    from tqdm import tqdm  # type: ignore[import-untyped]  # slow to load
+
+    class Bar(tqdm):  # type: ignore[misc]  # it has no types
+        monitor_interval = 0  # no thread beside it
 
     lock = Lock()
-    with tqdm(total=total, desc=text, unit="B", unit_scale=True, unit_divisor=1024, leave=False) as bar:
+    with Bar(total=total, desc=text, unit="B", unit_scale=True, unit_divisor=1024, leave=False) as bar:
 
         def move(count: int) -> None:
             with lock:
                 bar.update(count)
 
         yield move
+
+
+def _is_notebook() -> bool:
+    loaded = sys.modules.get("IPython")
+    return loaded is not None and hasattr(loaded.get_ipython(), "kernel")
