@@ -18,7 +18,7 @@ __all__ = ["attach_command", "check_volumes", "with_volume_packages", "with_volu
 
 _NOTHING = "check bucket and prefix, or write read_only=False"
 
-_PACKAGE = "obstore>=0.12"
+_PACKAGE = "obstore>=0.12.1,<0.13"
 """Requirement of nodes with volumes: the client of object stores."""
 
 _TOOLS = PluginStep(
