@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from skyward.events.decisions import DecisionEvent, DecisionInputs
     from skyward.events.metrics import GPUMetrics, NodeMetrics
     from skyward.events.output import Follower, LogEntry, Logs
+    from skyward.events.volumes import VolumeState
     from skyward.functions.decorator import SkyFunction, function, main
     from skyward.functions.pending import PendingFunction, PendingFunctionGroup, gang, gather
     from skyward.functions.target import sky
@@ -230,6 +231,7 @@ __all__ = [
     "Verda",
     "Volume",
     "VolumeError",
+    "VolumeState",
     "Worker",
     "accelerators",
     "attach",
@@ -317,6 +319,7 @@ _HOMES = {
     "storage.location": ("BucketLocation",),
     "task.collections": ("barrier", "counter", "dict", "lock", "queue", "set"),
     "task.volumes": ("volume",),
+    "events.volumes": ("VolumeState",),
     "task.instance": ("AcceleratorInfo", "GangInfo", "InstanceInfo", "NetworkInfo", "Peer", "instance_info", "is_head"),
     "task.output": ("OutputRule", "silent", "stderr", "stdout"),
     "task.sharding": ("shard",),

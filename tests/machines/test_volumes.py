@@ -143,9 +143,7 @@ def test_secret_is_in_no_file_and_no_argument(bucket: Bucket, network: Network, 
 
     with sky.Compute(provider=hosts(network), volumes=volumes, console="silent") as pool:
         seen = own() >> pool
-        found = on(
-            machine, f"grep -rs {SECRET_KEY} /opt /run/skyward /tmp /root; cat /proc/[0-9]*/cmdline"
-        )
+        found = on(machine, f"grep -rs {SECRET_KEY} /opt /run/skyward /tmp /root; cat /proc/[0-9]*/cmdline")
         journal = (data_directory() / "journal.db").read_bytes() + (data_directory() / "journal.db-wal").read_bytes()
         described = repr(pool.snapshot()) + repr(volumes)
     assert SECRET_KEY not in seen
