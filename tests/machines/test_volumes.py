@@ -68,7 +68,7 @@ def test_read_only_volume_is_at_its_path_and_cannot_be_written(
         with pytest.raises(OSError, match="Read-only file system"):
             write("new.txt", "x") >> pool
     for machine in shared_network.machines:
-        assert on(machine, "ls -d /data; grep -e /data -e skyward- /proc/mounts; ls /run/skyward") == ""
+        assert on(machine, "ls -d /data; grep -e ' /data ' -e ^skyward /proc/mounts; ls /run/skyward") == ""
 
 
 @pytest.mark.parametrize("mode", ["mount", "sync"])
@@ -143,10 +143,14 @@ def test_secret_is_in_no_file_and_no_argument(bucket: Bucket, network: Network, 
 
     with sky.Compute(provider=hosts(network), volumes=volumes, console="silent") as pool:
         seen = own() >> pool
-        found = on(machine, f"grep -rs {SECRET_KEY} /opt /run/skyward /tmp /root; cat /proc/[0-9]*/cmdline")
+        written = "find /opt/skyward /run /tmp /root /var /etc -xdev -type f -newer /opt/skyward/began 2>/dev/null"
+        arguments = on(machine, "cat /proc/[0-9]*/cmdline")
+        on(machine, f"echo {SECRET_KEY} >/root/found")
+        on_disk = on(machine, f"{written} | xargs grep -ls {SECRET_KEY}")
         journal = (data_directory() / "journal.db").read_bytes() + (data_directory() / "journal.db-wal").read_bytes()
         described = repr(pool.snapshot()) + repr(volumes)
     assert SECRET_KEY not in seen
-    assert SECRET_KEY not in found
+    assert SECRET_KEY not in arguments
+    assert on_disk == "/root/found\n", "the search must find the file of this test, and nothing else"
     assert SECRET_KEY.encode() not in journal
     assert SECRET_KEY not in described
