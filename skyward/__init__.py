@@ -68,10 +68,12 @@ if TYPE_CHECKING:
         TaskTimeoutError,
         TooLargeError,
         UsageError,
+        VolumeError,
     )
     from skyward.events.decisions import DecisionEvent, DecisionInputs
     from skyward.events.metrics import GPUMetrics, NodeMetrics
     from skyward.events.output import Follower, LogEntry, Logs
+    from skyward.events.volumes import VolumeState
     from skyward.functions.decorator import SkyFunction, function, main
     from skyward.functions.pending import PendingFunction, PendingFunctionGroup, gang, gather
     from skyward.functions.target import sky
@@ -100,6 +102,7 @@ if TYPE_CHECKING:
     from skyward.task.instance import AcceleratorInfo, GangInfo, InstanceInfo, NetworkInfo, Peer, instance_info, is_head
     from skyward.task.output import OutputRule, silent, stderr, stdout
     from skyward.task.sharding import shard
+    from skyward.task.volumes import volume
     from skyward.views.live import watch
     from skyward_providers.adapter import Adapter  # circular: entry points, found by name
     from skyward_providers.aws import AWS  # circular: entry points, found by name
@@ -227,6 +230,8 @@ __all__ = [
     "VastAI",
     "Verda",
     "Volume",
+    "VolumeError",
+    "VolumeState",
     "Worker",
     "accelerators",
     "attach",
@@ -265,6 +270,7 @@ __all__ = [
     "stdout",
     "sweep",
     "time",
+    "volume",
     "watch",
 ]
 
@@ -312,6 +318,8 @@ _HOMES = {
     "storage.listing": ("ObjectEntry",),
     "storage.location": ("BucketLocation",),
     "task.collections": ("barrier", "counter", "dict", "lock", "queue", "set"),
+    "task.volumes": ("volume",),
+    "events.volumes": ("VolumeState",),
     "task.instance": ("AcceleratorInfo", "GangInfo", "InstanceInfo", "NetworkInfo", "Peer", "instance_info", "is_head"),
     "task.output": ("OutputRule", "silent", "stderr", "stdout"),
     "task.sharding": ("shard",),

@@ -31,6 +31,7 @@ from skyward.errors import (
     PoolClosedError,
     ProvisioningError,
     SpecError,
+    StorageError,
     UsageError,
 )
 from skyward.events import BaseEvent, Event, EventStream
@@ -235,7 +236,12 @@ class Compute(RightSide):
             self._launching = None
 
     def close(self) -> None:
-        """Leave the contexts of the plugins, stop running tasks and terminate all machines. Idempotent."""
+        """Leave the contexts of the plugins, stop running tasks and terminate all machines. Idempotent.
+
+        Raises:
+            ProvisioningError: some machines may be left; `sky reap` terminates them.
+            StorageError: files that tasks wrote to volumes could not be uploaded; the message names them.
+        """
         try:
             self._leave_plugins()
         finally:
@@ -248,7 +254,7 @@ class Compute(RightSide):
             if self._pool is not None:
                 with self._shown():
                     background.run(self._pool.close()).result()
-        except ProvisioningError:  # the rest is left to `sky reap`
+        except (ProvisioningError, StorageError):  # machines that are left are for `sky reap`
             opened.discard(self)
             _was_closed(self)
             raise

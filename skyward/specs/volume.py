@@ -5,15 +5,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from posixpath import normpath
-from typing import Literal, Self
+from typing import Self
 
 from skyward.errors import SpecError
 from skyward.specs.storage import Storage, checked_bucket, checked_prefix
 from skyward.values.validation import Value, choice, of_type, shown
+from skyward.values.volumes import VolumeMode
 
 __all__ = ["Volume", "VolumeMode", "check_mounts"]
-
-type VolumeMode = Literal["auto", "mount", "copy", "sync"]
 
 _NEEDED = (
     *("/", "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib64", "/opt", "/opt/skyward", "/proc", "/root"),

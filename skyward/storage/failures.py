@@ -9,13 +9,19 @@ from dataclasses import dataclass
 from skyward.errors import CredentialsError, StorageError
 from skyward.storage.location import BucketLocation, printable
 
-__all__ = ["CHANGED", "NO_BUCKET", "NO_KEY", "UNREACHABLE", "Refusal"]
+__all__ = ["CHANGED", "LASTING", "NO_BUCKET", "NO_KEY", "UNREACHABLE", "Refusal"]
 
 NO_BUCKET = "NoSuchBucket"
 NO_KEY = "NoSuchKey"
 CHANGED = "PreconditionFailed"
 UNREACHABLE = "Unreachable"
 BAD_KEY = "InvalidKey"
+
+LASTING = frozenset({
+    "AccessDenied", "AllAccessDisabled", "ExpiredToken", "Forbidden", "InvalidAccessKeyId", "InvalidBucketName",
+    "InvalidToken", "NoCredentials", "NoSuchBucket", "SignatureDoesNotMatch",
+})  # fmt: skip
+"""Codes of refusals that a repeated request would meet again."""
 
 _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>([A-Za-z0-9.]{1,64})</Code>")
