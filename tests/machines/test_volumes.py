@@ -194,7 +194,7 @@ def test_worker_whose_lease_expires_uploads_what_is_left(bucket: Bucket, network
 def test_copy_that_does_not_fit_on_the_disk_is_refused_with_both_sizes(bucket: Bucket, network: Network) -> None:
     on(network.add(), "mkdir -p /opt/skyward/volumes && mount -t tmpfs -o size=1m tmpfs /opt/skyward/volumes")
     with (
-        pytest.raises(sky.NodeStartError, match=r"its objects need 3.0 MB, and the disk of the node has .* free"),
+        pytest.raises(sky.NodeStartError, match=r"its objects need 2.9 MiB, and the disk of the node has .* free"),
         sky.Compute(provider=hosts(network), volumes=[volume(bucket, network, "copy")]),
     ):
         pass
@@ -206,15 +206,15 @@ def test_writing_to_a_full_disk_is_an_error_or_is_in_the_store(bucket: Bucket, n
     def fill() -> bool:
         """Write more than the disk holds; return whether that was possible."""
         try:
-            Path("/data/large.bin").write_bytes(b"l" * 8_000_000)
+            Path("/data/large.bin").write_bytes(b"l" * 90_000_000)
         except OSError:
             Path("/data/large.bin").unlink(missing_ok=True)
             return False
         return True
 
-    on(network.add(), "mkdir -p /opt/skyward/volumes && mount -t tmpfs -o size=6m tmpfs /opt/skyward/volumes")
+    on(network.add(), "mkdir -p /opt/skyward/volumes && mount -t tmpfs -o size=64m tmpfs /opt/skyward/volumes")
     volumes = [volume(bucket, network, mode, read_only=False)]
     with sky.Compute(provider=hosts(network), volumes=volumes) as pool:
         written = fill() >> pool
     assert bucket.keys("train/large") == (["train/large.bin"] if written else [])
-    assert not written or bucket.get("train/large.bin") == b"l" * 8_000_000
+    assert not written or bucket.get("train/large.bin") == b"l" * 90_000_000
