@@ -7,7 +7,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 uv=.venv/bin/uv
-extras='--extra aws --extra gcp --extra gpuhunt --extra notebook --extra ssh'
+extras='--extra aws --extra gcp --extra gpuhunt --extra notebook --extra ssh --extra storage'
 compile() {
   "$uv" pip compile --quiet --universal --python-version 3.12 --no-header "$@" pyproject.toml
 }
