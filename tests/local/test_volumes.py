@@ -328,3 +328,15 @@ def test_task_ends_once_a_busy_store_has_its_files(bucket: Bucket) -> None:
             write("new.txt", "text") >> pool
             assert bucket.get("train/new.txt") == b"text"
             assert proxy.count("PUT", "new.txt") >= 4
+
+
+def test_update_of_the_volumes_replaces_the_nodes(bucket: Bucket) -> None:
+    bucket.put("test/c.txt", "gamma")
+    with sky.Compute(volumes=[volume(bucket, "copy")]) as pool:
+        assert files() >> pool == {"a.txt": "alpha", "sub/b.txt": "beta"}
+        with pytest.raises(sky.StorageError, match="no objects at s3://bucket/tset"):
+            pool.update(volumes=[volume(bucket, "copy", prefix="tset")])
+        assert files() >> pool == {"a.txt": "alpha", "sub/b.txt": "beta"}
+        pool.update(volumes=[volume(bucket, "copy", prefix="test")])
+        wait_for(lambda: not any(node.outdated for node in pool.snapshot().nodes), "the node to be replaced")
+        assert files() >> pool == {"c.txt": "gamma"}
