@@ -13,12 +13,12 @@ _NAME = "SkyMagics"
 def load_ipython_extension(shell: "InteractiveShell") -> None:
     """Add the magics to `shell`. Idempotent."""
     from skyward.frontends.calls import register_with_joblib, watch_with
+    from skyward.frontends.commands import POOL_LABELS
     from skyward_jupyter.cells.cell import EmptyBody
     from skyward_jupyter.display.figures import draw_figures
     from skyward_jupyter.magics.completion import completer, register
     from skyward_jupyter.magics.panel import connect
     from skyward_jupyter.magics.sky_magics import SkyMagics
-    from skyward_kernel.commands.pool_options import POOL_LABELS
     from skyward_kernel.pools import resident
 
     if _NAME not in shell.magics_manager.registry:

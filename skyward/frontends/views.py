@@ -21,6 +21,7 @@ from skyward.views.drawing import table
 from skyward.views.offers import offer_table
 from skyward.views.projection import PoolTables, Table, project
 from skyward.views.rows import KEPT, LOGS, ROWS, FailedPoolRow, OrphanRow, OutputRow, Row
+from skyward.views.settings import default_settings, shown_value
 from skyward.views.static import mime_bundle
 from skyward.views.tables import decision_table, kept_table, node_table, pool_table, recovered_table, task_table
 from skyward.wire.protocol.text import encodable
@@ -43,6 +44,7 @@ __all__ = [
     "cost_table",
     "count_text",
     "decision_table",
+    "default_settings",
     "duration_text",
     "encodable",
     "is_terminal",
@@ -61,6 +63,7 @@ __all__ = [
     "project",
     "recovered_table",
     "screen",
+    "shown_value",
     "size_text",
     "style_of",
     "table",

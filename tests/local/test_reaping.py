@@ -147,7 +147,7 @@ def test_command_refuses_names_of_which_no_pool_is_orphaned(
     cloud: FakeCloud, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["reap", "another"]) == 1
-    assert capsys.readouterr() == ("", "sky reap: no pool 'another'; the journal has no pools.\n")
+    assert capsys.readouterr() == ("", "skyward reap: no pool 'another'; the journal has no pools.\n")
     kill_client(cloud, point="before terminate")
     for options in (["--dry-run"], []):
         assert main(["reap", "another", *options]) == 1

@@ -190,7 +190,7 @@ def test_providers_that_make_images_are_named() -> None:
 
 
 def test_images_are_listed_until_they_are_forgotten(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(capsys, "list") == (0, "No images: `sky image build` makes one.\n", "")
+    assert run(capsys, "list") == (0, "No images: `skyward image build` makes one.\n", "")
     records = ImageRecords()
     records.add(RECORD)
     assert records.all() == [RECORD] == records.of("aws", BUILT.environment)
@@ -201,7 +201,7 @@ def test_images_are_listed_until_they_are_forgotten(capsys: pytest.CaptureFixtur
     assert "ami-1" in out
     assert "at most $5.00" in out
     status, _, err = run(capsys, "delete", "ami-2")
-    assert (status, err) == (1, "sky image: No image 'ami-2' is on record; these are: ami-1.\n")
+    assert (status, err) == (1, "skyward image: No image 'ami-2' is on record; these are: ami-1.\n")
     records.forget(RECORD)
     assert sky.images() == []
 

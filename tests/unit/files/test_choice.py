@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from skyward.errors import SkywardError, TooLargeError, UsageError
-from skyward_jupyter.files.choice import IGNORE_FILE, FileOptions, choose
+from skyward.files.transfer.choice import IGNORE_FILE, FileOptions, choose
 
 pytestmark = pytest.mark.unit
 

@@ -308,7 +308,7 @@ def test_failed_write_of_the_record_loses_nothing(sides: Sides, monkeypatch: pyt
 
 
 def test_unwritable_file_is_reported_and_others_are_fetched(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("skyward_jupyter.files.writer.write", fails_for("out/a"))
+    monkeypatch.setattr("skyward.files.transfer.writer.write", fails_for("out/a"))
     notices = sides.cell(writes(sides, ("out/a", "1"), ("b", "2")), fetch=("**",))
     assert contents(sides.here) == {"b": "2"}
     assert notices[0] == "out/a of node 0 could not be written here: No space left on device."

@@ -9,19 +9,10 @@ from itertools import chain
 from posixpath import normpath
 
 from skyward.errors import TooLargeError, UsageError
-from skyward.frontends.files import (
-    NEVER_SYNCED,
-    Excludes,
-    FilesRoot,
-    Glob,
-    Listing,
-    TooManyFilesError,
-    is_inside,
-    is_pattern,
-    list_files,
-    matching,
-)
-from skyward.frontends.views import option_text, size_text
+from skyward.files.disk import Listing, TooManyFilesError, list_files, matching
+from skyward.files.patterns import NEVER_SYNCED, Excludes, Glob, is_inside, is_pattern
+from skyward.files.request import FilesRoot
+from skyward.formatting import option_text, size_text
 
 __all__ = ["FILE_LIMIT", "IGNORE_FILE", "FileChoice", "FileOptions", "choose", "sizes"]
 

@@ -8,29 +8,18 @@ import itertools
 import os
 import stat
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Literal, Protocol
 
-from skyward.frontends.files import (
-    FetchedFile,
-    FilesRequest,
-    FilesResult,
-    FileVersions,
-    Versions,
-    decide_landing,
-    is_inside,
-    is_relative,
-    parents,
-    pieces,
-    version_name,
-    version_names,
-    write,
-)
-from skyward.frontends.views import joined, nodes_text, size_text
+from skyward.files.disk import Versions, write
+from skyward.files.patterns import is_inside, is_relative, parents, version_name
+from skyward.files.plan import FileVersions, decide_landing, version_names
+from skyward.files.request import FetchedFile, FilesRequest, FilesResult, pieces
+from skyward.formatting import joined, nodes_text, size_text
 
-if TYPE_CHECKING:
-    from skyward_jupyter.cells.cell import Shape
+__all__ = ["FileWriter", "Shape"]
 
-__all__ = ["FileWriter"]
+type Shape = Literal["single", "all", "map"]
+"""Runs of a cell or a script: one, one on each of several nodes, or one for each element of an iterable."""
 
 _NAMED = 5
 """Most files named in one sentence."""
@@ -66,7 +55,7 @@ class FileWriter:
         self.problems: list[str] = []
         self.outcomes: list[str] = []
 
-    def write(self, results: "Sequence[tuple[int, FilesResult | None]]", shape: "Shape") -> None:
+    def write(self, results: "Sequence[tuple[int, FilesResult | None]]", shape: Shape) -> None:
         """Write the files of all runs: for each run, the rank of its node, and its files if there are any.
 
         Deletions come first, so that a file may become a folder, and a folder a file.
