@@ -28,10 +28,15 @@ def doctor(*, providers: tuple[str, ...] = (), policy: bool = False, json: bool 
     """Print the findings; return the exit status: 1 if there is a problem."""
     from skyward.pool.account.doctor import describe_health
     from skyward.pool.account.doctor import doctor as examine
+    from skyward.pool.health.computer import describe_findings, examine_computer
 
+    findings = [] if providers else examine_computer()
     clouds = examine(providers)
     if json:
-        write_json([dataclasses.asdict(each) for each in clouds])
+        rows = [{"kind": "computer", **dataclasses.asdict(each)} for each in findings]
+        write_json(rows + [{"kind": "cloud", **dataclasses.asdict(each)} for each in clouds])
     else:
+        write_lines(describe_findings(findings) if findings else ())
         write_lines(describe_health(clouds, policy=policy))
-    return int(any(each.found and not each.is_usable for each in clouds))
+    failed = any(each.level == "problem" for each in findings)
+    return int(failed or any(each.found and not each.is_usable for each in clouds))

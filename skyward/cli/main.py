@@ -79,7 +79,7 @@ def _run(program: str, words: list[str]) -> int:
         name, _ = _named(program, about) if about else ("", [])
         _write(help_of_program(program, OF_COMMAND_LINE) if not name else _help(program, name))
         return 0
-    from skyward.cli.terminal.names import conflict, version
+    from skyward.pool.health.names import conflict, pilot_note, version
 
     if words[0] in ("-V", "--version"):
         _write(version())
@@ -92,7 +92,7 @@ def _run(program: str, words: list[str]) -> int:
         if not {"-h", "--help"}.isdisjoint(given):
             _write(_help(program, name))
             return 0
-        if warning := conflict():
+        if warning := conflict() or (pilot_note() if program == "sky" else ""):
             say(warning)
         from skyward.commands.words import parse
 

@@ -5,6 +5,7 @@ from skyward.config.files import USER_FILE, ConfigValue
 from skyward.config.pools import configured_values
 from skyward.control.act.machines.offers import provider_config
 from skyward.plugins.registry import plugin_names
+from skyward.pool.health.names import conflict
 from skyward.providers.protocol import ExecAccess, LocalAccess, SSHAccess, provider_names
 from skyward.scaling.registry import POLICIES
 from skyward.specs import FrozenMap, Needs, Nodes, NodesLike, OptionFields, Options, Spec, resolve_groups
@@ -40,6 +41,7 @@ __all__ = [
     "closest",
     "compute_fields",
     "configured_values",
+    "conflict",
     "field_paths",
     "limits",
     "load",

@@ -9,7 +9,6 @@ from skyward.formatting import (
     joined,
     money_text,
     nodes_text,
-    option_text,
     size_text,
 )
 from skyward.reporting.console import opening_quietly, style_of
@@ -24,7 +23,6 @@ from skyward.views.rows import KEPT, LOGS, ROWS, FailedPoolRow, OrphanRow, Outpu
 from skyward.views.settings import default_settings, shown_value
 from skyward.views.static import mime_bundle
 from skyward.views.tables import decision_table, kept_table, node_table, pool_table, recovered_table, task_table
-from skyward.wire.protocol.text import encodable
 
 __all__ = [
     "KEPT",
@@ -46,7 +44,6 @@ __all__ = [
     "decision_table",
     "default_settings",
     "duration_text",
-    "encodable",
     "is_terminal",
     "joined",
     "kept_table",
@@ -58,7 +55,6 @@ __all__ = [
     "notify",
     "offer_table",
     "opening_quietly",
-    "option_text",
     "pool_table",
     "project",
     "recovered_table",

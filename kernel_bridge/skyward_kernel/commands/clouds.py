@@ -11,14 +11,16 @@ _WEEK = 7.0
 
 @handler_of(DECLARED["doctor"])
 def doctor(context: Context, *, providers: tuple[str, ...] = (), policy: bool = False) -> Outcome:
-    """Check the credentials of all clouds, or of some, and what these may do. Nothing is created."""
-    from skyward.frontends.pools import describe_health
+    """Check this computer and the credentials of all clouds, or only those of some clouds. Nothing is created."""
+    from skyward.frontends.pools import describe_findings, describe_health, examine_computer
     from skyward.frontends.pools import doctor as examine
 
+    findings = [] if providers else examine_computer()
     clouds = examine(providers)
-    lines = describe_health(clouds, policy=policy)
-    failed = any(each.found and not each.is_usable for each in clouds)
-    return Outcome("\n".join(lines) or "No installed provider needs credentials.", failed=failed)
+    lines = [*(describe_findings(findings) if findings else ()), *describe_health(clouds, policy=policy)]
+    failed = any(each.level == "problem" for each in findings)
+    failed = failed or any(each.found and not each.is_usable for each in clouds)
+    return Outcome("\n".join(lines), failed=failed)
 
 
 @handler_of(DECLARED["costs"])

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 __all__ = ["logs"]
 
-type Source = Literal["events", "worker", "scripts"]
+type _Source = Literal["events", "worker", "scripts"]
 
 _EVENT = re.compile(
     r"(?P<at>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d),\d+ +\w+ +\d+ skyward\.events: pool '(?P<pool>[^']*)': (?P<text>.*)"
 )
-_FILES: dict[Source, tuple[str, ...]] = {"worker": ("log", "worker.log"), "scripts": (f"{SCRIPT_LOG}.1", SCRIPT_LOG)}
+_FILES: dict[_Source, tuple[str, ...]] = {"worker": ("log", "worker.log"), "scripts": (f"{SCRIPT_LOG}.1", SCRIPT_LOG)}
 """Files in the directory of a worker, by source: one of the first, each of the second."""
 
 _LOOK_EVERY = 0.5
@@ -35,7 +35,7 @@ _LOOK_EVERY = 0.5
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    source: Source
+    source: _Source
     node: int | None
     text: str
 
@@ -130,7 +130,7 @@ def _of_nodes(pool: "RecordedPool", rank: int | None, *, follow: bool, json: boo
     return int(bool(failed))
 
 
-def _pass_on(process: "_Reading", source: Source, rank: int | None, lines: "SimpleQueue[_Line | None]") -> None:
+def _pass_on(process: "_Reading", source: _Source, rank: int | None, lines: "SimpleQueue[_Line | None]") -> None:
     for text in process.lines():
         lines.put(_Line(source, rank, text))
     lines.put(None)
@@ -141,7 +141,7 @@ def _pass_events(name: str, lines: "SimpleQueue[_Line | None]") -> None:
         lines.put(line)
 
 
-def _script(source: Source, *, follow: bool) -> str:
+def _script(source: _Source, *, follow: bool) -> str:
     """Return a script of `sh` that prints the files of a source; one that follows ends with its standard input."""
     names = " ".join(f'"$node/{name}"' for name in _FILES[source])
     if not follow:

@@ -74,7 +74,7 @@ def _show(pool: "Compute") -> None:
     from rich.live import Live
 
     console = Console(file=sys.stdout, highlight=False)
-    with Live(_drawn(pool), console=console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False) as live:
+    with Live(_drawn(pool), console=console, auto_refresh=False, redirect_stdout=False) as live:
         while pool.is_open:
             time.sleep(_DRAW_EVERY)
             live.update(_drawn(pool), refresh=True)

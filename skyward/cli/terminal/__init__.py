@@ -1,1 +1,1 @@
-"""What all commands of the command line share: answers, help, completion, and the names of the program."""
+"""Parts that all commands share: answers, help, completion, interrupts, and the names of the program."""

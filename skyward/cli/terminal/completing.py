@@ -173,9 +173,9 @@ def _providers() -> Iterable[str]:
 
 
 def _accelerators() -> Iterable[str]:
-    from skyward import accelerators
+    from skyward.accelerators import names
 
-    return accelerators.names()
+    return names()
 
 
 def _policies() -> Iterable[str]:

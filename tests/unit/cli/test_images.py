@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import skyward as sky
+from skyward.accelerators import L4
 from skyward.cli.main import main
 from skyward.journal import ImageRecord, ImageRecords, PoolRecord
 from skyward.pool.account import images
@@ -73,7 +74,7 @@ def test_options_become_fields_of_the_machine(data: Path, asked: list[Any], caps
     assert run(capsys, "build", "--pool", "train")[0] == 0
     image = sky.Image(pip=["pandas", "tqdm", "torch>=2", "numpy"])
     assert asked == [
-        (None, {"provider": "aws", "accelerator": "L4", "disk_gb": 50.0, "image": image}, True),
+        (None, {"provider": "aws", "accelerator": L4(), "disk_gb": 50.0, "image": image}, True),
         ("train", {}, False),
     ]
 
