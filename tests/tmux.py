@@ -15,9 +15,12 @@ from typing import Self
 from tests.required import leave_out_for
 from tests.waiting import wait_for
 
-__all__ = ["Done", "TmuxTerminal", "commands_on_path", "terminal_in"]
+__all__ = ["PYTHONPATH", "Done", "TmuxTerminal", "commands_on_path", "terminal_in"]
 
 ROOT = Path(__file__).parents[1]
+PYTHONPATH = os.pathsep.join(map(str, (ROOT, ROOT / "kernel_bridge", ROOT / "providers")))
+"""Import path of this checkout."""
+
 _PATIENCE = 90.0
 _KEYS = {"C-c": "C-c", "C-u": "C-u", "TAB": "Tab", "ENTER": "Enter"}
 
@@ -139,10 +142,9 @@ def terminal_in(folder: Path, shell: Sequence[str] = ("sh",), **variables: str) 
     """Open a terminal with the commands of this checkout; without tmux or the shell, the test is skipped."""
     missing = [name for name in ("tmux", shell[0]) if shutil.which(name) is None]
     leave_out_for(f"{missing[0]} is not installed" if missing else "", "SKYWARD_TERMINAL")
-    paths = [ROOT, ROOT / "kernel_bridge", ROOT / "providers"]
     usual = {
         "PATH": commands_on_path(folder / "bin"),
-        "PYTHONPATH": os.pathsep.join(map(str, paths)),
+        "PYTHONPATH": PYTHONPATH,
         "SKYWARD_DATA_DIR": str(folder / "data"),
         "SKYWARD_DEFAULTS": "",
         "HOME": str(folder),

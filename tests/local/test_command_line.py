@@ -125,9 +125,7 @@ def test_exit_status_is_that_of_the_script(terminal: TmuxTerminal, source: str, 
 
 
 def test_script_on_all_nodes_has_labelled_lines(terminal: TmuxTerminal) -> None:
-    source = (
-        "import skyward as sky\ni = sky.instance_info()\nprint('rank', i.node, 'of', i.total_nodes)\nexit(i.node * 4)\n"
-    )
+    source = "import skyward as sky\ni = sky.instance_info()\nprint(i.node, 'of', i.total_nodes)\nexit(i.node * 4)\n"
     done = terminal.run(f"skyward run {script(terminal, 'all.py', source)} --nodes 2 --on all --quiet", to_files=True)
     assert done.status == 4
     assert sorted(done.text.splitlines()) == ["[node 0] 0 of 2", "[node 1] 1 of 2"]

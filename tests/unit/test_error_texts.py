@@ -105,7 +105,7 @@ def test_texts_name_existing_subcommands_of_the_magic() -> None:
 
 FLAGS_OF_OTHERS = {"--editable", "--version", "--volume", "--jp-error-color1", "--no-install-recommends"}
 FLAGS_OF_OTHERS |= {"--method", "--header", "--qos", "--project", "--aws-service-name", "--upgrade", "--target"}
-FLAGS_OF_OTHERS |= {"--index-url", "--emit-index-url", "--no-header", "--no-deps", "--epochs"}
+FLAGS_OF_OTHERS |= {"--index-url", "--emit-index-url", "--no-header", "--no-deps", "--epochs", "--force-reinstall"}
 """Flags of pip, uv, container engines, apt, Slurm, wget, gcloud and aws, and a variable of a style sheet."""
 
 
