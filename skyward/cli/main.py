@@ -2,10 +2,8 @@
 
 import errno
 import os
-import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
@@ -124,6 +122,8 @@ def _named(program: str, words: Sequence[str]) -> tuple[str, list[str]]:
         return actions[0], list(words[1:])
     if first.startswith("-"):
         raise UsageError(f"{first} comes after a command; `{program} --help` lists the commands.")
+    from difflib import get_close_matches
+
     close = get_close_matches(first, OF_COMMAND_LINE, n=1)
     hint = f"did you mean {close[0]!r}?" if close else f"`{program} --help` lists the commands."
     raise UsageError(f"there is no command {first!r}; {hint}")
@@ -159,6 +159,8 @@ def _leave_output(error: OSError) -> int:
 
     A reader that has closed the pipe, such as `head`, has read enough: the status is that of SIGPIPE in a shell.
     """
+    import signal
+
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes it at its end
     if error.errno == errno.EPIPE:
         return 128 + signal.SIGPIPE

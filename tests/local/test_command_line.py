@@ -310,6 +310,29 @@ def test_owner_that_is_killed_is_gone(terminal: TmuxTerminal) -> None:
         assert (down.status, down.text) == (0, "named: 1 machine terminated\n")
 
 
+def test_pool_with_unfinished_tasks_is_not_attached_to_in_passing(terminal: TmuxTerminal) -> None:
+    """A command that attaches and leaves again would receive their results, and drop them."""
+    write = script(
+        terminal,
+        "leave.py",
+        "import skyward as sky, time\n"
+        "pool = sky.Compute(provider=sky.Local(outlives=True), name='busy', ttl=600).open()\n"
+        "@sky.function\ndef work():\n    import os, time\n"
+        f"    while not os.path.exists({str(terminal.folder / 'go')!r}): time.sleep(0.01)\n    return 42\n"
+        "task = work() > pool\n"
+        "while not pool.snapshot().running: time.sleep(0.01)\n"
+        "pool.leave()\n",
+    )
+    assert terminal.run(f"{sys.executable} {write}", to_files=True).status == 0
+    refused = terminal.run("skyward exec busy -- true", to_files=True)
+    assert refused.status == 1
+    assert "Pool 'busy' may have tasks of its former process, whose results this command would lose" in refused.errors
+    (terminal.folder / "go").touch()
+    code = "import skyward as sky; pool = sky.attach('busy'); print(pool.recovered[0].result()); pool.close()"
+    done = terminal.run(f'{sys.executable} -c "{code}"', to_files=True)
+    assert (done.status, done.text) == (0, "42\n")
+
+
 LISTINGS = ("status", "reap", "config", "offers --provider local", "providers", "plugins", "costs", "image list")
 
 

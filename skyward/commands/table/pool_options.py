@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from skyward.commands import reading
-from skyward.commands.messages import read_option_texts
 from skyward.commands.option import Option
 from skyward.specs import Nodes
 from skyward.specs.options import TARGETS
@@ -273,4 +272,6 @@ def read_pool_options(texts: Mapping[str, str]) -> Mapping[str, Any]:
     Raises:
         UsageError: an option is unknown or has a wrong value.
     """
+    from skyward.commands.messages import read_option_texts
+
     return read_option_texts(texts, POOL_OPTIONS, "%sky up")
