@@ -34,6 +34,10 @@ HANDLERS: Final[Mapping[str, str]] = {
     "image build": "skyward.cli.images:build",
     "image list": "skyward.cli.images:list_images",
     "image delete": "skyward.cli.images:delete",
+    "volume ls": "skyward.cli.volumes:list_objects",
+    "volume put": "skyward.cli.volumes:put",
+    "volume get": "skyward.cli.volumes:get",
+    "volume rm": "skyward.cli.volumes:remove",
     "completion": "skyward.cli.terminal.completing:completion",
     "simulate": "skyward.cli.simulation:simulate",
 }

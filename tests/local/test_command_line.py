@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.object_store import ACCESS_KEY, SECRET_KEY, object_store
 from tests.tmux import TmuxTerminal, terminal_in
 from tests.waiting import wait_for
 
@@ -370,6 +371,35 @@ def test_simulation_and_version(terminal: TmuxTerminal) -> None:
     done = terminal.run("skyward simulate --nodes 0:4 --hours 0.5 --task-seconds 60 --json", to_files=True)
     assert (done.status, "policies" in json.loads(done.text)) == (0, True)
     assert terminal.run("sky --version", to_files=True).text == terminal.run("skyward --version", to_files=True).text
+
+
+def test_objects_of_a_bucket_are_listed_and_copied(terminal: TmuxTerminal) -> None:
+    with object_store() as bucket:
+        table = f'[storages.mine]\nendpoint = "{bucket.endpoint}"\npath_style = true\n'
+        keys = f'access_key = "{ACCESS_KEY}"\nsecret_key = "{SECRET_KEY}"\n'
+        (terminal.folder / "skyward.toml").write_text(table + keys)
+        (terminal.folder / "images").mkdir()
+        (terminal.folder / "images" / "a.bin").write_bytes(bytes(range(256)))
+        (terminal.folder / "images" / "b.txt").write_text("b")
+        done = terminal.run(f"skyward volume put images mine://{bucket.name}/train", to_files=True)
+        assert (done.status, done.errors) == (
+            0,
+            f"skyward volume: 2 objects written to mine://{bucket.name}/train.\n",
+        )
+        assert bucket.keys() == ["train/a.bin", "train/b.txt"]
+        rows = json.loads(terminal.run(f"skyward volume ls mine://{bucket.name}/train --json", to_files=True).text)
+        assert [(row["key"], row["size"]) for row in rows] == [("train/a.bin", 256), ("train/b.txt", 1)]
+        plain = terminal.run(f"skyward volume ls mine://{bucket.name}", to_files=True)
+        assert plain.text.splitlines()[0].split() == ["size", "modified", "key"]
+        assert terminal.run(f"skyward volume get mine://{bucket.name}/train copy", to_files=True).status == 0
+        assert (terminal.folder / "copy" / "a.bin").read_bytes() == bytes(range(256))
+        refused = terminal.run(f"skyward volume rm mine://{bucket.name}/train/a.bin", to_files=True)
+        assert (refused.status, bucket.keys()) == (2, ["train/a.bin", "train/b.txt"])
+        done = terminal.run(f"skyward volume rm mine://{bucket.name}/train -r -y", to_files=True)
+        assert (done.status, bucket.keys()) == (0, [])
+        missing = terminal.run(f"skyward volume get mine://{bucket.name}/nothing", to_files=True)
+        assert missing.status == 1
+        assert SECRET_KEY not in terminal.screen + missing.errors + done.errors
 
 
 SHELLS = {

@@ -135,6 +135,7 @@ def _values() -> Values:
         "policy": _here(_policies),
         "plugins": _here(_plugins),
         "shell": lambda _: _SCRIPTS,
+        "place": _here(_places),
         **dict.fromkeys(_PATHS, lambda _: [FILES]),
     }
 
@@ -182,6 +183,12 @@ def _policies() -> Iterable[str]:
     from skyward.scaling.registry import POLICIES
 
     return POLICIES
+
+
+def _places() -> Iterable[str]:
+    from skyward.config import load
+
+    return [f"{name}://" for name in dict.fromkeys(("s3", "gs", *load().storages))]
 
 
 def _plugins() -> Iterable[str]:

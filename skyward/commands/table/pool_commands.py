@@ -22,7 +22,7 @@ from skyward.commands.option import Option
 from skyward.commands.table import run_options
 from skyward.commands.table.pool_options import BUDGET, POOL_OPTIONS, UPDATE_OPTIONS
 
-__all__ = ["JSON", "POOL_COMMANDS"]
+__all__ = ["JSON", "POOL_COMMANDS", "YES"]
 
 JSON: Final = Option(("--json",), "json", "print JSON in place of a table")
 _LINES: Final = Option(("--json",), "json", "print JSON, one object on each line")
@@ -32,7 +32,7 @@ _NODE = Argument("node", NODE, required=True)
 _NUMBER = Argument("number", CELL)
 _ALL = Option(("-a", "--all"), "every", "every one")
 _QUIET = Option(("--quiet",), "quiet", "show no progress")
-_YES = Option(("-y", "--yes"), "yes", "do not ask")
+YES = Option(("-y", "--yes"), "yes", "do not ask")
 _GROUP = Option(("--group",), "group", "the group whose nodes change, in a pool of several", "NAME")
 _WAIT = Option(("--wait",), "wait", "return when the nodes are active")
 _TASK = Option(
@@ -132,7 +132,7 @@ DOWN = Command(
         description="Terminate the machines of pools whose process is gone. A pool that a living process owns is "
         "closed only with --force: that process is asked to close it, and its tasks are stopped.",
         arguments=(Argument("pool", POOL, several=True),),
-        options=(_YES, Option(("-f", "--force"), "force", "also pools that living processes own, which are asked")),
+        options=(YES, Option(("-f", "--force"), "force", "also pools that living processes own, which are asked")),
         example="train -y",
     ),
 )

@@ -1,6 +1,7 @@
 """Options of a pool: those of `skyward up` and `skyward run`, of `%sky up`, and of `%%sky`."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from skyward.commands import reading
@@ -13,7 +14,7 @@ __all__ = ["BUDGET", "POOL_LABELS", "POOL_OPTIONS", "UPDATE_OPTIONS", "read_pool
 _UPDATED = frozenset(
     {
         *("accelerator", "allocation", "architecture", "disk_gb", "image", "max_hourly_cost", "memory_gb", "provider"),
-        *("region", "vcpus"),
+        *("region", "vcpus", "volumes"),
     }
 )
 """The fields, which have options, that may change while a pool is open: see `skyward.specs.update.UpdateFields`."""
@@ -30,6 +31,17 @@ def _providers(text: str) -> object:
     names = [name for each in text.split(",") if (name := each.strip())]
     found = tuple(map(load().provider, names or [text]))
     return found[0] if len(found) == 1 else found
+
+
+def _volume(text: str) -> tuple[object, ...]:
+    """Return a volume, with the storage of the table that it names."""
+    from skyward.config import load
+    from skyward.specs import Volume
+
+    volume = Volume.parse(text)
+    if isinstance(volume.storage, str):
+        volume = replace(volume, storage=load().storage(volume.storage))
+    return (volume,)
 
 
 def _target(text: str) -> str | float:
@@ -241,6 +253,15 @@ POOL_OPTIONS: tuple[Option, ...] = (
         read=reading.packages,
         takes="a pattern, such as *.csv",
         merge=_excludes,
+    ),
+    _pool(
+        "--volume",
+        to="volumes",
+        metavar="s3://BUCKET/PREFIX:/MOUNT",
+        help="a bucket, or a part of it, as a folder of each node; may be repeated",
+        read=_volume,
+        takes="a bucket and a folder, such as s3://datasets/images:/data or s3://results:/out:rw",
+        merge=_joined,
     ),
     _pool(
         "--concurrency",

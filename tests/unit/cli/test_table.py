@@ -35,6 +35,7 @@ def test_handler_takes_the_arguments_of_the_command(command: Command) -> None:
     wanted = {each.name for each in command.arguments} | {option.target for option in command.options}
     wanted |= {"options"} if command.collected else set()
     wanted |= {"rest"} if command.rest else set()
+    assert all(each.kind is inspect.Parameter.KEYWORD_ONLY for each in parameters)
     assert {each.name for each in parameters} == wanted
     required = {each.name for each in parameters if each.default is inspect.Parameter.empty}
     assert required <= {each.name for each in command.arguments if each.required} | {"rest"}

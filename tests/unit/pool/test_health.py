@@ -43,7 +43,7 @@ def test_every_check_has_a_finding_and_every_problem_a_fix() -> None:
 def test_missing_ssh_is_a_problem_unless_asyncssh_is_there(monkeypatch: pytest.MonkeyPatch, data: Path) -> None:
     monkeypatch.setenv("PATH", str(data))
     for spec, level in ((None, "problem"), (object(), "note")):
-        monkeypatch.setattr(computer.importlib.util, "find_spec", lambda name, spec=spec: spec)
+        monkeypatch.setattr("importlib.util.find_spec", lambda name, spec=spec: spec)
         (finding,) = of("ssh")
         assert (finding.level, "OpenSSH's client" in finding.fix) == (level, True)
 
@@ -60,10 +60,10 @@ def test_engine_that_cannot_be_used_says_why(monkeypatch: pytest.MonkeyPatch, da
 
 
 def test_full_disk_and_wrong_clock_are_problems(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(computer.shutil, "disk_usage", lambda _: SimpleNamespace(free=5 << 20))
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=5 << 20))
     assert [each.text.partition(" free")[0] for each in of("disk")] == ["only 5.0 MiB"] * 2
     past = time.time() - 40 * 365 * 86400
-    monkeypatch.setattr(computer.time, "time", lambda: past)
+    monkeypatch.setattr("time.time", lambda: past)
     (finding,) = of("clock")
     assert (finding.level, "before this package was installed" in finding.text) == ("problem", True)
 
