@@ -180,6 +180,36 @@ def test_second_ctrl_c_leaves_the_nodes_to_their_lease(terminal: TmuxTerminal) -
     assert status_of(terminal) == []
 
 
+def test_script_whose_node_is_lost_fails(terminal: TmuxTerminal) -> None:
+    source = "import os, time; print('working', flush=True); os.kill(os.getppid(), 9); time.sleep(1000)"
+    done = terminal.run(f"skyward run {script(terminal, 'lost.py', source)} --executor thread --quiet", to_files=True)
+    assert (done.status, done.text) == (1, "working\n")
+    assert "skyward run: lost.py did not finish: node 0 died: " in done.errors
+    assert status_of(terminal) == []
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)], ids=["TERM", "HUP"])
+def test_other_signals_stop_the_script_too(terminal: TmuxTerminal, number: int, status: int) -> None:
+    started = terminal.start(f"skyward run {script(terminal, 'slow.py', SLOW)}")
+    terminal.shows("working")
+    (pool,) = status_beside(terminal)
+    os.kill(int(str(pool["pid"])), number)
+    assert started.ended().status == status
+    assert (terminal.folder / "saved.txt").read_text() == "saved"
+    assert status_of(terminal) == []
+
+
+def status_beside(terminal: TmuxTerminal) -> list[dict[str, object]]:
+    with terminal_in(folder_beside(terminal), SKYWARD_DATA_DIR=str(terminal.folder / "data")) as other:
+        return status_of(other)
+
+
+def test_elastic_pool_grows_for_the_script(terminal: TmuxTerminal) -> None:
+    hello = script(terminal, "hello.py", "print('hello')")
+    done = terminal.run(f"skyward run {hello} --nodes 0:2", to_files=True)
+    assert (done.status, done.text) == (0, "hello\n")
+
+
 def test_timeout_has_a_status_of_its_own(terminal: TmuxTerminal) -> None:
     done = terminal.run(f"skyward run {script(terminal, 'slow.py', SLOW)} --timeout 1", to_files=True)
     assert done.status == 124

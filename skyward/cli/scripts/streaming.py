@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from skyward.cli.scripts.writing import ScriptOutput
 from skyward.cli.terminal.answers import say
 from skyward.control.act.tasks.run import Run
-from skyward.errors import TaskTimeoutError
+from skyward.errors import SkywardError, TaskTimeoutError
 from skyward.files.transfer.transfer import FileTransfer
 from skyward.formatting import nodes_text
 from skyward.functions.decorator import function
@@ -53,7 +53,7 @@ def stream(
     Of several nodes, it is the first status by rank that is not 0. Files come back in any case.
 
     Raises:
-        SkywardError: the script could not run to its end, as its node was lost.
+        TaskTimeoutError: the script ran past its timeout.
         KeyboardInterrupt: a signal arrived. The script has been stopped.
     """
     output = ScriptOutput(label=is_several(on))
@@ -71,6 +71,10 @@ def stream(
     except TaskTimeoutError:
         ends = _stopped(runs)
         raise TaskTimeoutError(f"{request.words[0]} ran past its timeout of {timeout:g} s, and was stopped.") from None
+    except SkywardError as error:  # the node was lost, the budget is spent: the texts name the function of the task
+        ends = _stopped(runs)
+        say(str(error).replace(f"{run_script.__name__}()", request.words[0]))
+        return 1
     except BaseException:
         ends = _stopped(runs)
         raise

@@ -3,6 +3,7 @@
 import codecs
 import sys
 import time
+from contextlib import suppress
 from threading import Lock
 from typing import Any
 
@@ -60,8 +61,9 @@ class ScriptOutput:
     # The sink of the task: what a stopped script still writes.
 
     def output(self, node: int, stream: StreamName, text: str) -> None:
-        """Write what a stopped script writes."""
-        self.write(node, 1 if stream == "stdout" else 2, text.encode("utf-8", "replace"))
+        """Write what a stopped script writes, unless nobody reads it any more."""
+        with suppress(OSError):
+            self.write(node, 1 if stream == "stdout" else 2, text.encode("utf-8", "replace"))
 
     def display(
         self, node: int, data: dict[str, Any], metadata: dict[str, Any], display_id: str | None, update: bool
