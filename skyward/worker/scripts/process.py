@@ -5,6 +5,7 @@ import os
 import select
 import signal
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from threading import Thread  # tasks may replace the attributes of the module
@@ -84,9 +85,11 @@ class ScriptProcess:
         return 1, b""
 
     def _has_exited(self) -> bool:
-        """Return whether the script has ended. It is not reaped, so that its number stays its own."""
+        """Return whether the script has ended. On Linux it is not reaped, so that its number stays its own."""
         if self.has_ended:
             return True
+        if sys.platform != "linux":
+            return self._process.poll() is not None
         return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
     def unread(self, piece: OutputPiece) -> None:
@@ -108,9 +111,9 @@ class ScriptProcess:
 
     def close(self) -> None:
         """Kill what the script has left in its process group, and close its pipes. Idempotent."""
-        if self._process.returncode is None:
+        if self._process.returncode is None:  # else its number may be that of another group
             self._signal(signal.SIGKILL)
-            self.status = self._process.wait()
+        self.status = self._process.wait()
         for pipe in (self._process.stdout, self._process.stderr):
             if pipe is not None:
                 pipe.close()
