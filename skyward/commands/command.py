@@ -10,7 +10,7 @@ from skyward.specs import Nodes
 
 __all__ = [
     *("CELL", "CLOUD", "COMMAND", "FILE", "IMAGE", "KEPT", "NODE", "NODES", "ORPHAN", "PLACE", "POOL", "POOL_OPTION"),
-    "SHELL",
+    *("SCRIPT", "SHELL"),
     *("Argument", "Arguments", "Choice", "Command", "Form", "InTerminal", "Kind", "Outcome", "handler_of"),
 ]
 
@@ -51,6 +51,7 @@ CELL = Kind("cell", "CELL", "the number of a background cell")
 COMMAND = Kind("command", "COMMAND", "the name of a command")
 FILE = Kind("file", "FILE", "a file")
 IMAGE = Kind("image", "ID", "the id of an image", "ids of images")
+SCRIPT = Kind("file", "SCRIPT", "a script")
 PLACE = Kind("place", "PLACE", "a bucket and a key, such as s3://bucket/folder")
 SHELL = Kind("shell", "SHELL", "bash, zsh or fish")
 

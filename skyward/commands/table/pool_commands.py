@@ -6,13 +6,13 @@ from skyward.commands import reading
 from skyward.commands.command import (
     CELL,
     COMMAND,
-    FILE,
     KEPT,
     NODE,
     NODES,
     ORPHAN,
     POOL,
     POOL_OPTION,
+    SCRIPT,
     Argument,
     Command,
     Form,
@@ -62,7 +62,7 @@ RUN = Command(
     "run",
     "run a Python script on a node: open a pool, stream the output, close, and exit with the script's status",
     in_notebooks=False,
-    arguments=(Argument("script", FILE, required=True),),
+    arguments=(Argument("script", SCRIPT, required=True),),
     options=(
         _LEFT,
         run_options.ON,

@@ -98,7 +98,7 @@ def test_help_loads_no_cloud_and_no_notebook() -> None:
         (["zzz"], "skyward: there is no command 'zzz'; `skyward --help` lists the commands."),
         (["--nodes", "2"], "skyward: --nodes comes after a command; `skyward --help` lists the commands."),
         (["image"], "skyward: image takes an action: `skyward image build` or `skyward image list` or `skyward image"),
-        (["run"], "skyward run: takes a file: `skyward run train.py --nodes 2 --gpu A100 -- --epochs 3`."),
+        (["run"], "skyward run: takes a script: `skyward run train.py --nodes 2 --gpu A100 -- --epochs 3`."),
         (
             ["run", "x.py", "--nodes", "some"],
             "skyward run: --nodes some: nodes must be N, MIN:MAX or DESIRED/MIN:MAX, such",
