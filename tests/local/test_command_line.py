@@ -305,11 +305,11 @@ def test_pool_in_the_foreground_is_shown_and_given_back(terminal: TmuxTerminal) 
         assert "which still runs: close it there, or give --force to ask that process." in refused.errors
         refused = other.run("skyward exec shown -- true", to_files=True)
         assert (refused.status, "which is still running" in refused.errors) == (1, True)
-        assert other.run("skyward logs shown --node 1", to_files=True).status == 0
-        shell = other.start("skyward ssh shown 1")
-        wait_for(lambda: other.screen.rstrip().endswith(("$", "#")), "the prompt of the shell")
-        other.type("exit 4").press("ENTER")
-        assert shell.ended().status == 4
+        for command in ("logs shown --node 1", "ssh shown"):
+            refused = other.run(f"skyward {command}", to_files=True)
+            assert refused.status == 1
+            assert re.search(r"belong to process \d+ on \S+, and end with it: they cannot be", refused.errors)
+        assert other.run("skyward logs shown", to_files=True).status == 0
     terminal.press("C-c")
     assert started.ended().status == 0
     assert status_of(terminal) == []

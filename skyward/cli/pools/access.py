@@ -9,7 +9,7 @@ from skyward.providers.protocol import ExecAccess, LocalAccess, SSHAccess
 if TYPE_CHECKING:
     from skyward.pool.reaping.recorded_pools import RecordedMachine, RecordedPool
 
-__all__ = ["find_pool", "nodes_of_pool", "reading", "terminal"]
+__all__ = ["find_pool", "nodes_of_pool", "reading", "terminal", "unreachable"]
 
 
 def find_pool(name: str) -> "RecordedPool":
@@ -32,6 +32,8 @@ def nodes_of_pool(pool: "RecordedPool", rank: int | None) -> "list[RecordedMachi
     Raises:
         UsageError: there is no such node.
     """
+    if reason := unreachable(pool):
+        raise UsageError(reason)
     nodes = [each for each in pool.machines if each.rank is not None]
     chosen = [each for each in nodes if rank in (None, each.rank)]
     if not chosen:
@@ -41,21 +43,28 @@ def nodes_of_pool(pool: "RecordedPool", rank: int | None) -> "list[RecordedMachi
     return chosen
 
 
-def terminal(machine: "RecordedMachine", pool: str) -> tuple[list[str], str]:
-    """Return the words of a command that opens a shell on a machine, and the folder to run it in; "" for any.
+def unreachable(pool: "RecordedPool") -> str:
+    """Return why no node of a pool can be entered from another process; empty if some can."""
+    machines = pool.machines
+    if not machines or not all(isinstance(each.access, LocalAccess) for each in machines):
+        return ""
+    owner = pool.owner or "a process that is gone"
+    return f"The nodes of pool {pool.name!r} belong to {owner}, and end with it: they cannot be entered from here."
+
+
+def terminal(machine: "RecordedMachine", pool: str) -> list[str]:
+    """Return the words of a command that opens a shell on a machine.
 
     Raises:
         UsageError: it has no terminal access.
     """
     match machine.access:
-        case LocalAccess(directory=folder):
-            return [_shell()], folder
         case SSHAccess() as access:
             from skyward.link.ssh.openssh import login
 
-            return login(access), ""
+            return login(access)
         case ExecAccess(terminal=words) if words:
-            return list(words), ""
+            return list(words)
         case _:
             raise UsageError(f"Node {machine.rank} of pool {pool!r} has no terminal access.")
 
@@ -66,8 +75,6 @@ def reading(machine: "RecordedMachine", script: str) -> list[str]:
     In the script, `$node` is that directory.
     """
     match machine.access:
-        case LocalAccess(directory=folder):
-            return ["sh", "-c", f"node={shlex.quote(folder)}\n{script}"]
         case SSHAccess() as access:
             from skyward.link.ssh.openssh import batch
 
@@ -77,9 +84,3 @@ def reading(machine: "RecordedMachine", script: str) -> list[str]:
             return [*command, *(map(shlex.quote, words) if quoted else words)]
         case _:
             raise UsageError(f"Node {machine.rank} has no access.")
-
-
-def _shell() -> str:
-    import os
-
-    return os.environ.get("SHELL") or "sh"

@@ -12,7 +12,7 @@ from queue import SimpleQueue
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Literal
 
-from skyward.cli.pools.access import nodes_of_pool, reading
+from skyward.cli.pools.access import nodes_of_pool, reading, unreachable
 from skyward.cli.terminal.answers import say, write_json_line
 from skyward.errors import SpecError, UsageError
 from skyward.worker.scripts.log import SCRIPT_LOG
@@ -100,7 +100,7 @@ def _time_of(text: str) -> float:
 def _of_nodes(pool: "RecordedPool", rank: int | None, *, follow: bool, json: bool) -> int:
     """Print what the nodes keep: of one after the other, or as it comes."""
     if not any(each.rank is not None for each in pool.machines) and rank is None:
-        say(f"pool {pool.name!r} has no node yet.")
+        say(unreachable(pool) or f"Pool {pool.name!r} has no node yet.")
         return 0
     lines: SimpleQueue[_Line | None] = SimpleQueue()
     failed: list[int] = []

@@ -15,9 +15,7 @@ def ssh(*, pool: str, node: int = 0) -> int:
         UsageError: there is no such node, or no way to open a shell on it.
     """
     found = find_pool(pool)
-    words, folder = terminal(nodes_of_pool(found, node)[0], found.name)
-    if folder:
-        os.chdir(folder)
+    words = terminal(nodes_of_pool(found, node)[0], found.name)
     try:
         os.execvp(words[0], words)
     except FileNotFoundError:
