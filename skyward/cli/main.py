@@ -112,7 +112,7 @@ def _named(program: str, words: Sequence[str]) -> tuple[str, list[str]]:
     """Return the name of the command that words begin with, which may be two words, and the words after it.
 
     Raises:
-        UsageError: there is no such command.
+        SpecError: there is no such command.
     """
     for count in (2, 1):
         if (name := " ".join(words[:count])) in OF_COMMAND_LINE:
@@ -121,16 +121,16 @@ def _named(program: str, words: Sequence[str]) -> tuple[str, list[str]]:
     actions = [name for name in OF_COMMAND_LINE if name.startswith(f"{first} ")]
     if actions and {"-h", "--help"}.isdisjoint(words):
         wanted = " or ".join(f"`{program} {name}`" for name in actions)
-        raise UsageError(f"{first} takes an action: {wanted}.")
+        raise SpecError(f"{first} takes an action: {wanted}.")
     if actions:
         return actions[0], list(words[1:])
     if first.startswith("-"):
-        raise UsageError(f"{first} comes after a command; `{program} --help` lists the commands.")
+        raise SpecError(f"{first} comes after a command; `{program} --help` lists the commands.")
     from difflib import get_close_matches
 
     close = get_close_matches(first, OF_COMMAND_LINE, n=1)
     hint = f"did you mean {close[0]!r}?" if close else f"`{program} --help` lists the commands."
-    raise UsageError(f"there is no command {first!r}; {hint}")
+    raise SpecError(f"there is no command {first!r}; {hint}")
 
 
 def _split(words: list[str], command: Command) -> tuple[list[str], list[str]]:

@@ -25,7 +25,7 @@ def execute(*, pool: str, rest: Sequence[str], on: "On" = "one", timeout: float 
     """Run a command on nodes, and return its exit status. The pool is left again."""
     if not rest:
         raise SpecError(f"exec takes a command after `--`, as in `skyward exec {pool} -- nvidia-smi`.")
-    with Interrupts(speaker(), lambda: f"pool {pool!r} is left to its lease.") as interrupts:
+    with Interrupts(speaker(), lambda: f"pool {pool!r} is left to its lease.", stays=True) as interrupts:
         try:
             compute = attach_left(pool)
             try:

@@ -52,7 +52,7 @@ def run(
     def leaving() -> str:
         return _leaving(name, compute)
 
-    with Interrupts(speaker(), leaving) as interrupts:
+    with Interrupts(speaker(), leaving, stays=left) as interrupts:
         try:
             with ExitStack() as stack:
                 if compute is None:

@@ -70,7 +70,8 @@ def stream(
         ends = found if isinstance(found, list) else [found]
     except TaskTimeoutError:
         ends = _stopped(runs)
-        raise TaskTimeoutError(f"{request.words[0]} ran past its timeout of {timeout:g} s, and was stopped.") from None
+        of = "" if timeout is None else f" of {timeout:g} s"
+        raise TaskTimeoutError(f"{request.words[0]} ran past its timeout{of}, and was stopped.") from None
     except SkywardError as error:  # the node was lost, the budget is spent: the texts name the function of the task
         ends = _stopped(runs)
         say(str(error).replace(f"{run_script.__name__}()", request.words[0]))

@@ -18,15 +18,17 @@ class Interrupts:
     Args:
         speaker: beginning of the lines that are written.
         leaving: returns a sentence about the nodes that are left when a second signal arrives.
+        stays: True if the command does not give the nodes back: they are of a pool that stays.
 
     Attributes:
         signal: the first signal; 0 for none.
     """
 
-    def __init__(self, speaker: str, leaving: Callable[[], str]) -> None:
+    def __init__(self, speaker: str, leaving: Callable[[], str], *, stays: bool = False) -> None:
         self.signal = 0
         self._speaker = speaker
         self._leaving = leaving
+        self._stays = stays
         self._is_closing = False
         self._before: dict[int, Any] = {}
 
@@ -45,7 +47,7 @@ class Interrupts:
     @property
     def status(self) -> int:
         """Exit status of the command after a signal."""
-        return 128 + self.signal
+        return 128 + (self.signal or signal.SIGINT)
 
     @contextmanager
     def closing(self) -> Iterator[None]:
@@ -64,7 +66,8 @@ class Interrupts:
         if self._is_closing:
             self._write("giving the nodes back; Ctrl-C again leaves them to their lease")
             return
-        self._write("stopping, and giving the nodes back; Ctrl-C again leaves them to their lease")
+        gives = "" if self._stays else ", and giving the nodes back; Ctrl-C again leaves them to their lease"
+        self._write(f"stopping{gives}")
         raise KeyboardInterrupt
 
     def _write(self, sentence: str) -> None:

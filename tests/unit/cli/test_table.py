@@ -96,6 +96,7 @@ def test_help_loads_no_cloud_and_no_notebook() -> None:
     [
         (["rum"], "skyward: there is no command 'rum'; did you mean 'run'?"),
         (["zzz"], "skyward: there is no command 'zzz'; `skyward --help` lists the commands."),
+        (["help", "zzz"], "skyward: there is no command 'zzz'; `skyward --help` lists the commands."),
         (["--nodes", "2"], "skyward: --nodes comes after a command; `skyward --help` lists the commands."),
         (["image"], "skyward: image takes an action: `skyward image build` or `skyward image list` or `skyward image"),
         (["run"], "skyward run: takes a script: `skyward run train.py --nodes 2 --gpu A100 -- --epochs 3`."),
