@@ -12,7 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.object_store import ACCESS_KEY, SECRET_KEY, object_store
+from tests.fakes.storage import ACCESS_KEY, SECRET_KEY
+from tests.object_store import object_store
 from tests.tmux import TmuxTerminal, terminal_in
 from tests.waiting import wait_for
 
@@ -410,7 +411,7 @@ def test_simulation_and_version(terminal: TmuxTerminal) -> None:
 
 def test_objects_of_a_bucket_are_listed_and_copied(terminal: TmuxTerminal) -> None:
     with object_store() as bucket:
-        table = f'[storages.mine]\nendpoint = "{bucket.endpoint}"\npath_style = true\n'
+        table = f'[storages.mine]\nendpoint = "{bucket.store.url}"\npath_style = true\n'
         keys = f'access_key = "{ACCESS_KEY}"\nsecret_key = "{SECRET_KEY}"\n'
         (terminal.folder / "skyward.toml").write_text(table + keys)
         (terminal.folder / "images").mkdir()
