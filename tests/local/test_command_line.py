@@ -182,8 +182,16 @@ def test_second_ctrl_c_leaves_the_nodes_to_their_lease(terminal: TmuxTerminal) -
 
 
 def test_script_whose_node_is_lost_fails(terminal: TmuxTerminal) -> None:
-    source = "import os, time; print('working', flush=True); os.kill(os.getppid(), 9); time.sleep(1000)"
-    done = terminal.run(f"skyward run {script(terminal, 'lost.py', source)} --executor thread --quiet", to_files=True)
+    source = (
+        "import os, time\nprint('working')\nwhile not os.path.exists('go'): time.sleep(0.01)\n"
+        "os.kill(os.getppid(), 9)\ntime.sleep(1000)\n"
+    )
+    command = f"skyward run {script(terminal, 'lost.py', source)} --executor thread --quiet"
+    started = terminal.start(command, to_files=True)
+    out = started.path("out")
+    wait_for(lambda: out.exists() and out.read_text() == "working\n", "the output of the script")
+    (terminal.folder / "go").touch()
+    done = started.ended()
     assert (done.status, done.text) == (1, "working\n")
     assert "skyward run: lost.py did not finish: node 0 died: " in done.errors
     assert status_of(terminal) == []
