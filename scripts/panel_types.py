@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeAliasType, Union, get_args, get_origin, get
 from skyward.commands.command import Choice, Command, Form
 from skyward.commands.messages import Json, json_type, sent_forms
 from skyward.views.rows import KEPT, LOGS, ROWS
-from skyward.views.status import NODE_STATUSES, POOL_STATUSES, TASK_STATUSES, Label
+from skyward.views.status import NODE_STATUSES, POOL_STATUSES, TASK_STATUSES, VOLUME_STATUSES, Label
 from skyward_kernel.commands.registry import COMMANDS
 from skyward_kernel.panel import protocol
 
@@ -176,6 +176,7 @@ def _labels() -> str:
         ("POOL_STATUSES", "PoolRow['status']", POOL_STATUSES),
         ("NODE_STATUSES", "NodeRow['status']", NODE_STATUSES),
         ("TASK_STATUSES", "TaskRow['state']", TASK_STATUSES),
+        ("VOLUME_STATUSES", "VolumeRow['status']", VOLUME_STATUSES),
     ):
         lines = ",\n".join(
             f"  {status}: {{ word: '{label.word}', icon: '{label.icon}', tone: '{label.tone}' }}"

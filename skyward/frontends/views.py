@@ -23,6 +23,7 @@ from skyward.views.projection import PoolTables, Table, project
 from skyward.views.rows import KEPT, LOGS, ROWS, FailedPoolRow, OrphanRow, OutputRow, Row
 from skyward.views.static import mime_bundle
 from skyward.views.tables import decision_table, kept_table, node_table, pool_table, recovered_table, task_table
+from skyward.views.volumes import volume_table
 from skyward.wire.protocol.text import encodable
 
 __all__ = [
@@ -65,4 +66,5 @@ __all__ = [
     "style_of",
     "table",
     "task_table",
+    "volume_table",
 ]

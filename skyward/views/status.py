@@ -1,4 +1,4 @@
-"""Statuses of pools, nodes and tasks as every view shows them, and the word, icon and tone of each.
+"""Statuses of pools, nodes, tasks and volumes as every view shows them, and the word, icon and tone of each.
 
 The panel has the same table, generated into `labextension/src/protocol.ts`.
 """
@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
+from skyward.events.volumes import VolumeStatus
+
 __all__ = [
-    *("NODE_STATUSES", "POOL_STATUSES", "TASK_STATUSES", "Label", "NodeStatus", "PoolStatus", "Tone"),
-    "node_label",
+    *("NODE_STATUSES", "POOL_STATUSES", "TASK_STATUSES", "VOLUME_STATUSES", "Label", "NodeStatus", "PoolStatus"),
+    *("Tone", "node_label"),
 ]
 
 type Tone = Literal["good", "busy", "bad", "quiet"]
@@ -60,6 +62,16 @@ TASK_STATUSES: Final[Mapping[Literal["queued", "running", "done", "failed", "can
     "cancelled": Label("cancelled", "⊘", "quiet"),
 }
 """A task's status is its state."""
+
+VOLUME_STATUSES: Final[Mapping[VolumeStatus, Label]] = {
+    "failed": Label("failed", "✗", "bad"),
+    "restarting": Label("restarting", "▲", "bad"),
+    "attaching": Label("attaching", "◔", "busy"),
+    "flushing": Label("uploading", "↑", "busy"),
+    "ready": Label("ready", "●", "good"),
+    "detached": Label("detached", "○", "quiet"),
+}
+"""The most urgent one first: it stands for a volume whose nodes differ."""
 
 
 def node_label(status: NodeStatus, phase: str, *, outdated: bool) -> Label:
