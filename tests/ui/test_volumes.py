@@ -70,6 +70,6 @@ def test_volumes_are_shown_with_what_waits_for_upload(lab: Lab, bucket: Bucket, 
     lab.run("_ = write('d.txt') @ pool")
     results.get_by_role("button", name="/results ready on 2 nodes").wait_for()
     note.wait_for(state="detached")
-    assert "results/c.txt" in bucket.keys()
+    assert bucket.get("results/c.txt") == b"epoch 1"
     lab.run("pool.close()")
     section.wait_for(state="detached")
