@@ -116,7 +116,7 @@ describe('the section of volumes', () => {
     const waits = volumeRow(1, { ...RESULTS, status: 'flushing', unflushed: 3, unflushed_bytes: 2 * MIB });
     render(shown([...nodes(2), volumeRow(0, RESULTS), waits]));
     const data = screen.getByRole('button', { name: '/data ready on 2 nodes' });
-    const results = screen.getByRole('button', { name: '/results 1 uploading, 1 ready' });
+    const results = screen.getByRole('button', { name: '/results 1 unsaved, 1 ready' });
     expect(screen.getByText('s3://lab/results')).toBeTruthy();
     expect(screen.getByText('3 files (2.0 MiB) wait for upload')).toBeTruthy();
     expect(screen.queryByRole('list', { name: /on each node/ })).toBeNull();
@@ -127,7 +127,7 @@ describe('the section of volumes', () => {
       within(list)
         .getAllByRole('listitem')
         .map(row => row.textContent)
-    ).toEqual(['node 0● ready', 'node 1↑ uploading3 files (2.0 MiB) wait for upload']);
+    ).toEqual(['node 0● ready', 'node 1↑ unsaved3 files (2.0 MiB) wait for upload']);
     fireEvent.click(data);
     expect(screen.getByRole('list', { name: 'Volume /data on each node' })).toBeTruthy();
     expect(screen.queryByRole('list', { name: 'Volume /results on each node' })).toBeNull();

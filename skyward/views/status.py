@@ -67,7 +67,7 @@ VOLUME_STATUSES: Final[Mapping[VolumeStatus, Label]] = {
     "failed": Label("failed", "✗", "bad"),
     "restarting": Label("restarting", "▲", "bad"),
     "attaching": Label("attaching", "◔", "busy"),
-    "flushing": Label("uploading", "↑", "busy"),
+    "flushing": Label("unsaved", "↑", "busy"),
     "ready": Label("ready", "●", "good"),
     "detached": Label("detached", "○", "quiet"),
 }

@@ -1,15 +1,17 @@
 """Volumes in the snapshots and views of pools with real nodes: files that wait, and nodes that flush as they leave."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import skyward as sky
-from skyward.events.volumes import VolumeState
 from skyward.views.static import describe
 from skyward.views.volumes import volume_table
-from tests.object_store import Bucket, object_store
+from tests.fakes.storage import FaultyProxy, Mistake
+from tests.fakes.storage.proxy import xml_error
+from tests.object_store import ACCESS_KEY, SECRET_KEY, Bucket, object_store
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.local
@@ -29,9 +31,9 @@ def write(name: str, text: str) -> None:
     (sky.volume("/data") / name).write_text(text)
 
 
-def synced(bucket: Bucket) -> sky.Volume:
+def synced(storage: sky.Storage) -> sky.Volume:
     """Return a volume that tasks write to."""
-    return sky.Volume(bucket.name, "/data", "train", False, bucket.storage(), "sync")
+    return sky.Volume("viewed", "/data", "train", False, storage, "sync")
 
 
 def close_bucket(bucket: Bucket) -> None:
@@ -40,31 +42,39 @@ def close_bucket(bucket: Bucket) -> None:
     bucket.client.delete_bucket(Bucket=bucket.name)
 
 
-def states(pool: sky.Compute, state: str) -> list[VolumeState]:
-    """Return the volumes of the nodes in a state."""
-    return [volume for node in pool.snapshot().nodes if node.state == state for volume in node.volumes]
-
-
-def test_files_that_could_not_be_uploaded_are_shown_until_they_are(bucket: Bucket) -> None:
-    with sky.Compute(volumes=[synced(bucket)]) as pool:
+def test_files_that_could_not_be_uploaded_are_shown_with_the_reason_until_they_are(bucket: Bucket) -> None:
+    with sky.Compute(volumes=[synced(bucket.storage())]) as pool:
         write("b.txt", "beta") >> pool
         assert "to upload" not in volume_table(pool.snapshot())
         close_bucket(bucket)
         with pytest.raises(sky.VolumeError):
             write("c.txt", "gamma") >> pool
-        wait_for(lambda: "1 file, 5 B" in volume_table(pool.snapshot()), "the file waits for its upload")
-        assert "uploading" in describe(pool.report())
+        wait_for(lambda: "no bucket" in volume_table(pool.snapshot()), "the reason is shown")
+        (line,) = [each for each in describe(pool.report()).splitlines() if each.startswith("/data")]
+        assert re.search(r"  unsaved  +0  .*  1 file, 5 B  +.*no bucket", line)
         bucket.client.create_bucket(Bucket=bucket.name)
         write("d.txt", "delta") >> pool
-        wait_for(lambda: "to upload" not in volume_table(pool.snapshot()), "all files are uploaded")
+        wait_for(lambda: "ready" in volume_table(pool.snapshot()), "all files are uploaded")
+        assert "no bucket" not in volume_table(pool.snapshot())
     assert {"train/c.txt", "train/d.txt"} <= set(bucket.keys())
 
 
-def test_node_that_leaves_the_pool_shows_its_volumes_while_it_flushes_them(bucket: Bucket) -> None:
-    with sky.Compute(nodes=2, volumes=[synced(bucket)]) as pool:
-        write("b.txt", "beta") @ pool
-        seen: list[VolumeState] = []
-        pool.resize(1)
-        wait_for(lambda: seen.extend(states(pool, "stopping")) or len(pool.snapshot().nodes) == 1, "the node is gone")
-        assert {volume.mount for volume in seen} == {"/data"}
-        assert len(states(pool, "active")) == 1
+def test_node_that_leaves_the_pool_shows_what_it_still_uploads(bucket: Bucket) -> None:
+    with FaultyProxy(bucket.endpoint) as proxy:
+        volume = synced(sky.Storage.minio(proxy.url, ACCESS_KEY, SECRET_KEY))
+        with sky.Compute(nodes=2, volumes=[volume]) as pool:
+            refused = proxy.add(Mistake("PUT", "c.txt", status=403, body=xml_error("AccessDenied")))
+            with pytest.raises(sky.SkywardError, match="could not be uploaded"):
+                write("c.txt", "gamma") @ pool
+            refused.times = 0
+            busy = proxy.add(Mistake("PUT", "c.txt", status=503, body=xml_error("SlowDown")))
+            pool.resize(1)
+            wait_for(lambda: unflushed(pool) == {"stopping": 1, "active": 1}, "the file of the node that leaves")
+            busy.times = 0
+            wait_for(lambda: len(pool.snapshot().nodes) == 1, "the node is gone")
+    assert bucket.get("train/c.txt") == b"gamma"
+
+
+def unflushed(pool: sky.Compute) -> dict[str, int]:
+    """Return the number of files that wait for their upload, by the state of their node."""
+    return {node.state: sum(volume.unflushed for volume in node.volumes) for node in pool.snapshot().nodes}

@@ -1,5 +1,6 @@
 """The volumes of a pool in a browser: a real JupyterLab, real nodes, and moto's object store."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +23,9 @@ pool = sky.Compute(name="demo", nodes=2, provider=sky.Local(), volumes=[data, re
 @sky.function
 def write(name):
     (sky.volume("/results") / name).write_text("epoch 1")"""
+
+
+REASON = re.compile(r"^unsaved on node [01]: .*lab")
 
 
 @pytest.fixture
@@ -49,9 +53,10 @@ def test_volumes_are_shown_with_what_waits_for_upload(lab: Lab, bucket: Bucket, 
     bucket.client.delete_bucket(Bucket="lab")
     lab.run("write('c.txt') > pool\nsky.watch(pool)")
     results.get_by_text("1 file (7 B) waits for upload").wait_for()
-    results.get_by_role("button", name="/results 1 uploading, 1 ready").click()
+    results.get_by_role("button", name="/results 1 unsaved, 1 ready").click()
     each = results.get_by_role("list", name="Volume /results on each node").get_by_role("listitem")
-    each.filter(has_text="uploading").get_by_text("1 file (7 B) waits for upload").wait_for()
+    results.get_by_text(REASON).first.wait_for()
+    each.filter(has_text="unsaved").get_by_text(re.compile("1 file .* waits for upload")).wait_for()
     assert each.count() == 2
     note = lab.page.locator(".skyward-Widget .skyward-VolumeNotes")
     note.get_by_text("/results 1 file (7 B) waits for upload").wait_for()

@@ -111,11 +111,11 @@ export function waitingFiles(rows: readonly VolumeRow[]): number {
   return rows.reduce((total, row) => total + row.unflushed, 0);
 }
 
-/** Return why a volume has failed or is mounted again on nodes, by reason. */
+/** Return why a volume has failed, is mounted again or has unsaved files on nodes, by reason. */
 export function reasons(volume: Volume): Reason[] {
   const found = new Map<string, Reason>();
   for (const { status, detail, rank } of volume.rows) {
-    if (BAD.includes(status)) {
+    if (detail || BAD.includes(status)) {
       const key = `${status} ${detail}`;
       const reason = found.get(key) ?? { status, detail, ranks: [] };
       reason.ranks.push(rank);

@@ -18,4 +18,4 @@ def test_status_prints_the_volumes_of_pools_that_have_some(notebook: Notebook, p
     )
     pool.changed(nodes=(node(0, volumes=(results,)),))
     (line,) = [each for each in notebook("%sky status p").out.splitlines() if each.startswith("/results")]
-    assert re.split(" {2,}", line) == ["/results", "s3://lab/results", "sync", "uploading", "0", "3 files, 1.0 MiB"]
+    assert re.split(" {2,}", line) == ["/results", "s3://lab/results", "sync", "unsaved", "0", "3 files, 1.0 MiB"]

@@ -75,7 +75,7 @@ def test_every_status_has_a_label() -> None:
         (written(mode="mount", status="restarting", unflushed=2), "restarting"),
     ],
 )
-def test_ready_mount_with_files_that_wait_is_uploading(state: VolumeState, status: VolumeStatus) -> None:
+def test_ready_mount_with_files_that_wait_has_unsaved_files(state: VolumeState, status: VolumeStatus) -> None:
     assert [row.status for row in volume_rows(snapshot(nodes=(node(0, volumes=(state,)),)))] == [status]
 
 
@@ -103,7 +103,7 @@ def test_states_of_a_volume_have_a_line_each_the_most_urgent_first() -> None:
 def test_files_that_wait_are_counted_over_nodes() -> None:
     waits = written(mode="mount", tool="s3fs", unflushed=2, unflushed_bytes=3 * MIB)
     (_, line, _) = lines((waits,), (waits,), (written(mode="mount", tool="s3fs"),))
-    assert line[2:] == ["mount with s3fs", "uploading", "0-1", "4 files, 6.0 MiB"]
+    assert line[2:] == ["mount with s3fs", "unsaved", "0-1", "4 files, 6.0 MiB"]
 
 
 def test_scattered_nodes_are_counted() -> None:
