@@ -21,6 +21,10 @@ export type Label = {
   tone: 'good' | 'busy' | 'bad' | 'quiet';
 };
 
+export const PHASE_WORDS: { [phase: string]: string } = {
+  "volumes": "attaching volumes"
+};
+
 export const POOL_STATUSES: { [status in PoolRow['status']]: Label } = {
   new: { word: 'not open', icon: '○', tone: 'quiet' },
   starting: { word: 'starting', icon: '◔', tone: 'busy' },
@@ -55,7 +59,7 @@ export const VOLUME_STATUSES: { [status in VolumeRow['status']]: Label } = {
   failed: { word: 'failed', icon: '✗', tone: 'bad' },
   restarting: { word: 'restarting', icon: '▲', tone: 'bad' },
   attaching: { word: 'attaching', icon: '◔', tone: 'busy' },
-  flushing: { word: 'uploading', icon: '↑', tone: 'busy' },
+  flushing: { word: 'unsaved', icon: '↑', tone: 'busy' },
   ready: { word: 'ready', icon: '●', tone: 'good' },
   detached: { word: 'detached', icon: '○', tone: 'quiet' }
 };

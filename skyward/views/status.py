@@ -10,7 +10,16 @@ from typing import Final, Literal
 from skyward.events.volumes import VolumeStatus
 
 __all__ = [
-    *("NODE_STATUSES", "POOL_STATUSES", "TASK_STATUSES", "VOLUME_STATUSES", "Label", "NodeStatus", "PoolStatus"),
+    *(
+        "NODE_STATUSES",
+        "PHASE_WORDS",
+        "POOL_STATUSES",
+        "TASK_STATUSES",
+        "VOLUME_STATUSES",
+        "Label",
+        "NodeStatus",
+        "PoolStatus",
+    ),
     *("Tone", "node_label"),
 ]
 
@@ -54,6 +63,9 @@ NODE_STATUSES: Final[Mapping[NodeStatus, Label]] = {
     "warm": Label("kept warm", "◌", "quiet"),
 }
 
+PHASE_WORDS: Final[Mapping[str, str]] = {"volumes": "attaching volumes"}
+"""Words for the phases of a start whose names say too little."""
+
 TASK_STATUSES: Final[Mapping[Literal["queued", "running", "done", "failed", "cancelled"], Label]] = {
     "queued": Label("queued", "◌", "quiet"),
     "running": Label("running", "▶", "good"),
@@ -77,5 +89,5 @@ VOLUME_STATUSES: Final[Mapping[VolumeStatus, Label]] = {
 def node_label(status: NodeStatus, phase: str, *, outdated: bool) -> Label:
     """Return the label of a node: its status or, while it is starting, that phase; and whether it is outdated."""
     label = NODE_STATUSES[status]
-    word = phase if status == "starting" else label.word
+    word = PHASE_WORDS.get(phase, phase) if status == "starting" else label.word
     return replace(label, word=f"{word}, outdated" if outdated else word)

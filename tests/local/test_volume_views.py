@@ -11,7 +11,7 @@ from skyward.views.static import describe
 from skyward.views.volumes import volume_table
 from tests.fakes.storage import FaultyProxy, Mistake
 from tests.fakes.storage.proxy import xml_error
-from tests.object_store import ACCESS_KEY, SECRET_KEY, Bucket, object_store
+from tests.object_store import Bucket, object_store
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.local
@@ -39,7 +39,7 @@ def synced(storage: sky.Storage) -> sky.Volume:
 def close_bucket(bucket: Bucket) -> None:
     """Remove the bucket, so that nothing can be uploaded."""
     bucket.clear()
-    bucket.client.delete_bucket(Bucket=bucket.name)
+    bucket.store.client.delete_bucket(Bucket=bucket.name)
 
 
 def test_files_that_could_not_be_uploaded_are_shown_with_the_reason_until_they_are(bucket: Bucket) -> None:
@@ -52,7 +52,7 @@ def test_files_that_could_not_be_uploaded_are_shown_with_the_reason_until_they_a
         wait_for(lambda: "no bucket" in volume_table(pool.snapshot()), "the reason is shown")
         (line,) = [each for each in describe(pool.report()).splitlines() if each.startswith("/data")]
         assert re.search(r"  unsaved  +0  .*  1 file, 5 B  +.*no bucket", line)
-        bucket.client.create_bucket(Bucket=bucket.name)
+        bucket.store.client.create_bucket(Bucket=bucket.name)
         write("d.txt", "delta") >> pool
         wait_for(lambda: "ready" in volume_table(pool.snapshot()), "all files are uploaded")
         assert "no bucket" not in volume_table(pool.snapshot())
@@ -60,8 +60,8 @@ def test_files_that_could_not_be_uploaded_are_shown_with_the_reason_until_they_a
 
 
 def test_node_that_leaves_the_pool_shows_what_it_still_uploads(bucket: Bucket) -> None:
-    with FaultyProxy(bucket.endpoint) as proxy:
-        volume = synced(sky.Storage.minio(proxy.url, ACCESS_KEY, SECRET_KEY))
+    with FaultyProxy(bucket.store.url) as proxy:
+        volume = synced(bucket.storage(proxy.url))
         with sky.Compute(nodes=2, volumes=[volume]) as pool:
             refused = proxy.add(Mistake("PUT", "c.txt", status=403, body=xml_error("AccessDenied")))
             with pytest.raises(sky.SkywardError, match="could not be uploaded"):

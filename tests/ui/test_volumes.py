@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.object_store import ACCESS_KEY, SECRET_KEY, Bucket, object_store
+from tests.fakes.storage import ACCESS_KEY, SECRET_KEY
+from tests.object_store import Bucket, object_store
 from tests.ui.lab import Lab
 
 pytestmark = [pytest.mark.ui, pytest.mark.timeout(240)]
@@ -39,7 +40,7 @@ def bucket() -> Iterator[Bucket]:
 
 def test_volumes_are_shown_with_what_waits_for_upload(lab: Lab, bucket: Bucket, tmp_path: Path) -> None:
     keys = {"access": ACCESS_KEY, "secret": SECRET_KEY}
-    lab.run(OPEN.format(cache=str(tmp_path / "cache"), endpoint=bucket.endpoint, **keys))
+    lab.run(OPEN.format(cache=str(tmp_path / "cache"), endpoint=bucket.store.url, **keys))
     section = lab.section("volumes")
     data, results = (section.locator(f'[data-mount="{mount}"]') for mount in ("/data", "/results"))
     data.get_by_role("button", name="/data ready on 2 nodes").wait_for()
@@ -50,7 +51,7 @@ def test_volumes_are_shown_with_what_waits_for_upload(lab: Lab, bucket: Bucket, 
 
     # Nothing can be uploaded to a bucket that is gone.
     bucket.clear()
-    bucket.client.delete_bucket(Bucket="lab")
+    bucket.store.client.delete_bucket(Bucket="lab")
     lab.run("write('c.txt') > pool\nsky.watch(pool)")
     results.get_by_text("1 file (7 B) waits for upload").wait_for()
     results.get_by_role("button", name="/results 1 unsaved, 1 ready").click()
@@ -71,7 +72,7 @@ def test_volumes_are_shown_with_what_waits_for_upload(lab: Lab, bucket: Bucket, 
     results.get_by_role("button", name="/results").press("Escape")
     each.first.wait_for(state="detached")
 
-    bucket.client.create_bucket(Bucket="lab")
+    bucket.store.client.create_bucket(Bucket="lab")
     lab.run("_ = write('d.txt') @ pool")
     results.get_by_role("button", name="/results ready on 2 nodes").wait_for()
     note.wait_for(state="detached")

@@ -1,4 +1,13 @@
-import { Label, NODE_STATUSES, NodeRow, POOL_STATUSES, PoolRow, TASK_STATUSES, TaskRow } from '../protocol';
+import {
+  Label,
+  NODE_STATUSES,
+  NodeRow,
+  PHASE_WORDS,
+  POOL_STATUSES,
+  PoolRow,
+  TASK_STATUSES,
+  TaskRow
+} from '../protocol';
 import type { Translation } from './translation';
 
 /** Return the label of a pool's status. */
@@ -9,7 +18,10 @@ export function poolState(pool: PoolRow, trans: Translation): Label {
 /** Return the label of a node: its status or, while it starts, its phase; and whether it is outdated. */
 export function nodeState(node: NodeRow, trans: Translation): Label {
   const status = NODE_STATUSES[node.status];
-  const label = node.status === 'starting' ? { ...status, word: node.phase } : translatedLabel(status, trans);
+  const label =
+    node.status === 'starting'
+      ? { ...status, word: trans.__(PHASE_WORDS[node.phase] ?? node.phase) }
+      : translatedLabel(status, trans);
   return node.outdated ? { ...label, word: trans.__('%1, outdated', label.word) } : label;
 }
 
