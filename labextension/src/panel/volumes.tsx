@@ -27,7 +27,7 @@ const MOST = 176;
 /** Maximum number of reasons that are shown of a volume. */
 const SHOWN = 3;
 
-/** What is transferred, and what waits. */
+/** Progress of the transfers of a volume, and its files that wait for their upload. */
 function Transfers(props: { rows: readonly VolumeRow[]; trans: Translation }): JSX.Element {
   const { rows, trans } = props;
   const got = fetched(rows);
