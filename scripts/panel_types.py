@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeAliasType, Union, get_args, get_origin, get
 from skyward.commands.command import Choice, Command, Form
 from skyward.commands.messages import Json, json_type, sent_forms
 from skyward.views.rows import KEPT, LOGS, ROWS
-from skyward.views.status import NODE_STATUSES, POOL_STATUSES, TASK_STATUSES, Label
+from skyward.views.status import NODE_STATUSES, PHASE_WORDS, POOL_STATUSES, TASK_STATUSES, VOLUME_STATUSES, Label
 from skyward_kernel.commands.registry import COMMANDS
 from skyward_kernel.panel import protocol
 
@@ -170,12 +170,14 @@ def _doc(kind: type) -> str:
 
 
 def _labels() -> str:
-    """Return the labels of all statuses."""
-    parts = [_alias(Label)]
+    """Return the words of phases, and the labels of all statuses."""
+    words = _literal(PHASE_WORDS)
+    parts = [_alias(Label), f"export const PHASE_WORDS: {{ [phase: string]: string }} = {words};\n"]
     for name, of, labels in (
         ("POOL_STATUSES", "PoolRow['status']", POOL_STATUSES),
         ("NODE_STATUSES", "NodeRow['status']", NODE_STATUSES),
         ("TASK_STATUSES", "TaskRow['state']", TASK_STATUSES),
+        ("VOLUME_STATUSES", "VolumeRow['status']", VOLUME_STATUSES),
     ):
         lines = ",\n".join(
             f"  {status}: {{ word: '{label.word}', icon: '{label.icon}', tone: '{label.tone}' }}"

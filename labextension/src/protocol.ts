@@ -21,6 +21,10 @@ export type Label = {
   tone: 'good' | 'busy' | 'bad' | 'quiet';
 };
 
+export const PHASE_WORDS: { [phase: string]: string } = {
+  "volumes": "attaching volumes"
+};
+
 export const POOL_STATUSES: { [status in PoolRow['status']]: Label } = {
   new: { word: 'not open', icon: '○', tone: 'quiet' },
   starting: { word: 'starting', icon: '◔', tone: 'busy' },
@@ -49,6 +53,15 @@ export const TASK_STATUSES: { [status in TaskRow['state']]: Label } = {
   done: { word: 'done', icon: '✓', tone: 'quiet' },
   failed: { word: 'failed', icon: '✗', tone: 'bad' },
   cancelled: { word: 'cancelled', icon: '⊘', tone: 'quiet' }
+};
+
+export const VOLUME_STATUSES: { [status in VolumeRow['status']]: Label } = {
+  failed: { word: 'failed', icon: '✗', tone: 'bad' },
+  restarting: { word: 'restarting', icon: '▲', tone: 'bad' },
+  attaching: { word: 'attaching', icon: '◔', tone: 'busy' },
+  flushing: { word: 'unsaved', icon: '↑', tone: 'busy' },
+  ready: { word: 'ready', icon: '●', tone: 'good' },
+  detached: { word: 'detached', icon: '○', tone: 'quiet' }
 };
 
 /** A pool: its lifecycle `state`, and its `status` in views. `spent` is its cost at `spent_at`, USD; it has grown by `per_hour` since then. `recovered`: number of tasks of a previous kernel. `lease`: seconds that its nodes outlive the kernel, 0 if they do not. `budget_exhausted`: the budget is spent, and the nodes terminate once their tasks are done. */
@@ -126,6 +139,25 @@ export type GaugeRow = {
   gpu_bytes: number | null;
   memory_bytes: number | null;
   memory_total: number | null;
+};
+
+/** A volume on a node, by the number of its machine: its `status`, and in `detail` the reason of that. `tool`: the program that mounts it, empty for files on the node's disk. `nbytes`: bytes that were transferred to the node so far, of `total` bytes, 0 if unknown; `from_peers` of them came from other nodes. `unflushed`: number of the files that wait for their upload, and `unflushed_bytes` their size. */
+export type VolumeRow = {
+  pool: string;
+  machine: number;
+  rank: number;
+  mount: string;
+  source: string;
+  mode: string;
+  tool: string;
+  read_only: boolean;
+  status: 'attaching' | 'ready' | 'restarting' | 'flushing' | 'failed' | 'detached';
+  detail: string;
+  nbytes: number;
+  from_peers: number;
+  total: number;
+  unflushed: number;
+  unflushed_bytes: number;
 };
 
 /** A task. `title`: its function, or the first line of its cell. `cell` and `cell_id` identify the notebook cell that sent it, `code` is its first line, and `former` is true if the cell ran in a previous kernel. `cost`: USD, 0 until the task has ended. */
@@ -377,6 +409,7 @@ export type RowTypes = {
   nodes: NodeRow;
   startup_failures: StartupFailureRow;
   gauges: GaugeRow;
+  volumes: VolumeRow;
   tasks: TaskRow;
   decisions: DecisionRow;
   points: PointRow;
@@ -391,6 +424,7 @@ export const TABLES = [
   'nodes',
   'startup_failures',
   'gauges',
+  'volumes',
   'tasks',
   'decisions',
   'points',

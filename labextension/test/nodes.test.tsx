@@ -100,4 +100,9 @@ describe('the nodes of a pool', () => {
     expect(screen.getByText('deps')).toBeTruthy();
     expect(screen.getByText('of ~1 min 0 s')).toBeTruthy();
   });
+
+  it('that attach volumes say so', () => {
+    render(shown([nodeRow(0, { state: 'waiting', status: 'starting', phase: 'volumes' })]));
+    expect(screen.getByText('attaching volumes')).toBeTruthy();
+  });
 });

@@ -1,5 +1,5 @@
 /** Rows of the panel's tables for tests, with defaults for the fields that a test does not care about. */
-import { DecisionRow, NodeRow, PoolRow } from '../src/protocol';
+import { DecisionRow, NodeRow, PoolRow, VolumeRow } from '../src/protocol';
 
 export function poolRow(fields: Partial<PoolRow> = {}): PoolRow {
   return {
@@ -45,6 +45,15 @@ export function nodeRow(rank: number, fields: Partial<NodeRow> = {}): NodeRow {
     },
     ...{ address: '10.0.0.7', price: 3.2, slots: 4, busy: 1, asked_at: null, phase_at: null, usual: null },
     ...{ terminal_access: '', kept: [], outdated: false },
+    ...fields
+  };
+}
+
+export function volumeRow(rank: number, fields: Partial<VolumeRow> = {}): VolumeRow {
+  return {
+    ...{ pool: 'train', machine: rank + 100, rank, mount: '/data', source: 's3://lab/data', mode: 'copy', tool: '' },
+    ...{ read_only: true, status: 'ready', detail: '', nbytes: 0, from_peers: 0, total: 0 },
+    ...{ unflushed: 0, unflushed_bytes: 0 },
     ...fields
   };
 }

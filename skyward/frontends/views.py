@@ -23,6 +23,7 @@ from skyward.views.rows import KEPT, LOGS, ROWS, FailedPoolRow, OrphanRow, Outpu
 from skyward.views.settings import default_settings, shown_value
 from skyward.views.static import mime_bundle
 from skyward.views.tables import decision_table, kept_table, node_table, pool_table, recovered_table, task_table
+from skyward.views.volumes import volume_table
 
 __all__ = [
     "KEPT",
@@ -64,4 +65,5 @@ __all__ = [
     "style_of",
     "table",
     "task_table",
+    "volume_table",
 ]

@@ -1,6 +1,6 @@
 """Projection of pools to the rows that views show: which status, which title, which numbers. No I/O, no clock."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
@@ -17,6 +17,7 @@ from skyward.control.observe.snapshot import (
 )
 from skyward.control.observe.startup import REQUESTED, WARM
 from skyward.events.decisions import DecisionEvent
+from skyward.events.volumes import VolumeState, VolumeStatus
 from skyward.formatting import size_text
 from skyward.providers.protocol import Access, ExecAccess, LocalAccess, SSHAccess
 from skyward.views.rows import (
@@ -31,6 +32,7 @@ from skyward.views.rows import (
     Row,
     StartupFailureRow,
     TaskRow,
+    VolumeRow,
 )
 from skyward.views.status import NodeStatus, PoolStatus
 
@@ -44,6 +46,7 @@ __all__ = [
     "project",
     "task_row",
     "task_title",
+    "volume_rows",
 ]
 
 POINT_EVERY: Final = 2
@@ -98,6 +101,7 @@ def project(report: PoolReport, before: PoolTables | None = None, recovered: int
     nodes = ((f"{name}/{view.machine}", node_row(name, view)) for view in snapshot.nodes)
     startup_failures = ((f"{name}/{each.rank}", _startup_failure(name, each)) for each in snapshot.startup_failures)
     gauges = ((f"{name}/{view.machine}", gauge_row(name, view)) for view in snapshot.nodes if view.metrics is not None)
+    volumes = ((f"{name}/{row.machine}{row.mount}", row) for row in volume_rows(snapshot))
     tasks = ((f"{name}/{view.number}", task_row(name, view)) for view in report.tasks)
     cells = ((f"{name}/{_cell_key(each.origin)}", _cell(name, each)) for each in report.cells)
     decisions = ((f"{name}/{event.number}", decision_row(name, event)) for event in report.decisions)
@@ -108,6 +112,7 @@ def project(report: PoolReport, before: PoolTables | None = None, recovered: int
             "nodes": dict(nodes),
             "startup_failures": dict(startup_failures),
             "gauges": dict(gauges),
+            "volumes": dict(volumes),
             "tasks": dict(tasks),
             "cells": dict(cells),
             "decisions": _grown(before["decisions"], decisions, KEPT["decisions"]),
@@ -264,6 +269,34 @@ def _share(part: float | None, whole: float | None) -> float | None:
 def _rounded(nbytes: float) -> int:
     """Return a number of bytes, to a tenth of a GiB or, below one, to a MiB: so that small changes are not sent."""
     return int(round(nbytes / 2**30, 1) * 2**30) if nbytes >= 2**30 else round(nbytes / 2**20) * 2**20
+
+
+def volume_rows(pool: PoolSnapshot) -> Iterator[VolumeRow]:
+    """Yield the projections of the volumes of a pool, node by node."""
+    for view in pool.nodes:
+        for volume in view.volumes:
+            yield VolumeRow(
+                pool=pool.name,
+                machine=view.machine,
+                rank=view.rank,
+                mount=volume.mount,
+                source=volume.source,
+                mode=volume.mode,
+                tool=volume.tool,
+                read_only=volume.read_only,
+                status=_volume_status(volume),
+                detail=volume.detail,
+                nbytes=volume.nbytes,
+                from_peers=volume.from_peers,
+                total=volume.total,
+                unflushed=volume.unflushed,
+                unflushed_bytes=volume.unflushed_bytes,
+            )
+
+
+def _volume_status(volume: VolumeState) -> VolumeStatus:
+    """Return the status: a program that mounts a volume uploads files while the volume is ready."""
+    return "flushing" if volume.status == "ready" and volume.unflushed else volume.status
 
 
 def task_title(name: str, origin: Origin | None) -> str:

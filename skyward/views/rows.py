@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from skyward.control.lifecycle import NodeState, PoolState
+from skyward.events.volumes import VolumeStatus
 from skyward.views.status import NodeStatus, PoolStatus
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "Row",
     "StartupFailureRow",
     "TaskRow",
+    "VolumeRow",
 ]
 
 KEPT: Mapping[str, int] = {"decisions": 200, "points": 450, "output": 200}
@@ -136,6 +138,32 @@ class GaugeRow:
     gpu_bytes: int | None = None
     memory_bytes: int | None = None
     memory_total: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeRow:
+    """A volume on a node, by the number of its machine: its `status`, and in `detail` the reason of that.
+
+    `tool`: the program that mounts it, empty for files on the node's disk. `nbytes`: bytes that were transferred to the
+    node so far, of `total` bytes, 0 if unknown; `from_peers` of them came from other nodes. `unflushed`: number of the
+    files that wait for their upload, and `unflushed_bytes` their size.
+    """
+
+    pool: str
+    machine: int
+    rank: int
+    mount: str
+    source: str
+    mode: str
+    tool: str
+    read_only: bool
+    status: VolumeStatus
+    detail: str
+    nbytes: int
+    from_peers: int
+    total: int
+    unflushed: int
+    unflushed_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +292,7 @@ type Row = (
     | NodeRow
     | StartupFailureRow
     | GaugeRow
+    | VolumeRow
     | TaskRow
     | DecisionRow
     | PointRow
@@ -278,6 +307,7 @@ ROWS: Mapping[str, type] = {
     "nodes": NodeRow,
     "startup_failures": StartupFailureRow,
     "gauges": GaugeRow,
+    "volumes": VolumeRow,
     "tasks": TaskRow,
     "decisions": DecisionRow,
     "points": PointRow,

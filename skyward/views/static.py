@@ -10,6 +10,7 @@ from skyward.views.order import nodes_in_order
 from skyward.views.projection import decision_row, gauge_row, node_row, pool_row
 from skyward.views.status import POOL_STATUSES, node_label
 from skyward.views.tables import decision_grid, node_grid, reason_text
+from skyward.views.volumes import VOLUMES, volume_grid, volume_lines
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -54,6 +55,8 @@ def drawing(report: "PoolReport") -> "RenderableType":
         parts += ["", node_grid(report.snapshot, NODES)]
         if len(nodes) > NODES:
             parts.append(f"and {len(nodes) - NODES} more")
+    if volumes := volume_lines(report.snapshot):
+        parts += ["", volume_grid(volumes)]
     if decisions := report.decisions[-DECISIONS:]:
         parts += ["", decision_grid(decisions)]
     return Group(*parts)
@@ -72,6 +75,8 @@ def page(report: "PoolReport") -> str:
         lines.append(_table(("node", "state", "tasks", "CPU", "GPU", "memory", "machine"), _nodes(report.snapshot)))
     if len(views) > NODES:
         lines.append(f'<div style="{_QUIET}">and {len(views) - NODES} more</div>')
+    if volumes := volume_lines(report.snapshot):
+        lines.append(_table(VOLUMES, ((*line[:3], line[3].word, *line[4:]) for line in volumes)))
     if decisions := report.decisions[-DECISIONS:]:
         rows = (decision_row(pool.name, event) for event in reversed(decisions))
         lines.append(_table(("time", "nodes", "reason"), map(_decision, rows)))

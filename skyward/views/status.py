@@ -1,4 +1,4 @@
-"""Statuses of pools, nodes and tasks as every view shows them, and the word, icon and tone of each.
+"""Statuses of pools, nodes, tasks and volumes as every view shows them, and the word, icon and tone of each.
 
 The panel has the same table, generated into `labextension/src/protocol.ts`.
 """
@@ -7,9 +7,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
+from skyward.events.volumes import VolumeStatus
+
 __all__ = [
-    *("NODE_STATUSES", "POOL_STATUSES", "TASK_STATUSES", "Label", "NodeStatus", "PoolStatus", "Tone"),
-    "node_label",
+    *(
+        "NODE_STATUSES",
+        "PHASE_WORDS",
+        "POOL_STATUSES",
+        "TASK_STATUSES",
+        "VOLUME_STATUSES",
+        "Label",
+        "NodeStatus",
+        "PoolStatus",
+    ),
+    *("Tone", "node_label"),
 ]
 
 type Tone = Literal["good", "busy", "bad", "quiet"]
@@ -52,6 +63,9 @@ NODE_STATUSES: Final[Mapping[NodeStatus, Label]] = {
     "warm": Label("kept warm", "◌", "quiet"),
 }
 
+PHASE_WORDS: Final[Mapping[str, str]] = {"volumes": "attaching volumes"}
+"""Words for the phases of a start whose names say too little."""
+
 TASK_STATUSES: Final[Mapping[Literal["queued", "running", "done", "failed", "cancelled"], Label]] = {
     "queued": Label("queued", "◌", "quiet"),
     "running": Label("running", "▶", "good"),
@@ -61,9 +75,19 @@ TASK_STATUSES: Final[Mapping[Literal["queued", "running", "done", "failed", "can
 }
 """A task's status is its state."""
 
+VOLUME_STATUSES: Final[Mapping[VolumeStatus, Label]] = {
+    "failed": Label("failed", "✗", "bad"),
+    "restarting": Label("restarting", "▲", "bad"),
+    "attaching": Label("attaching", "◔", "busy"),
+    "flushing": Label("unsaved", "↑", "busy"),
+    "ready": Label("ready", "●", "good"),
+    "detached": Label("detached", "○", "quiet"),
+}
+"""The most urgent one first: it stands for a volume whose nodes differ."""
+
 
 def node_label(status: NodeStatus, phase: str, *, outdated: bool) -> Label:
     """Return the label of a node: its status or, while it is starting, that phase; and whether it is outdated."""
     label = NODE_STATUSES[status]
-    word = phase if status == "starting" else label.word
+    word = PHASE_WORDS.get(phase, phase) if status == "starting" else label.word
     return replace(label, word=f"{word}, outdated" if outdated else word)

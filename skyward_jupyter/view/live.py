@@ -25,7 +25,7 @@ __all__ = ["GAP", "SHOWN", "LiveView"]
 GAP: Final = 0.25
 """Minimum seconds between two messages."""
 
-SHOWN: Final = ("pools", "nodes", "gauges", "decisions", "points")
+SHOWN: Final = ("pools", "nodes", "gauges", "volumes", "decisions", "points")
 """Tables of the panel's state that the view draws. Others are not sent."""
 
 MOST_VIEWERS: Final = 64

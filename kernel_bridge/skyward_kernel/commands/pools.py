@@ -6,7 +6,7 @@ from typing import Any
 from skyward.errors import UsageError
 from skyward.frontends.commands import DECLARED, Outcome, handler_of
 from skyward.frontends.configuration import Nodes
-from skyward.frontends.views import count_text, decision_table, money_text, node_table, pool_table, table
+from skyward.frontends.views import count_text, decision_table, money_text, node_table, pool_table, table, volume_table
 from skyward_kernel.commands.context import BackgroundCell, Context
 from skyward_kernel.commands.titles import titled
 from skyward_kernel.orphans import orphan_notes, warm_notes
@@ -89,6 +89,9 @@ def status(context: Context, *, pool: str | None = None) -> Outcome:
         return Outcome("\n".join((_NO_POOLS, *left)))
     nodes = {each.name: node_table(each) for each in found}
     parts = [pool_table(found), titled("nodes", nodes, are_several=len(found) > 1)]
+    volumes = {each.name: text for each in found if (text := volume_table(each))}
+    if volumes:
+        parts.append(titled("volumes", volumes, are_several=len(found) > 1))
     cells = [cell for cell in context.cells if pool in (None, cell.pool)]
     if cells:
         parts.append(_cell_table(cells))

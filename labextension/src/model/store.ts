@@ -15,6 +15,7 @@ function empty(): Rows {
     nodes: new Map(),
     startup_failures: new Map(),
     gauges: new Map(),
+    volumes: new Map(),
     tasks: new Map(),
     decisions: new Map(),
     points: new Map(),

@@ -1,13 +1,14 @@
 import * as React from 'react';
 
 import { Translation } from '../model/translation';
-import { FailedPoolRow, PoolRow, StartupFailureRow } from '../protocol';
+import { FailedPoolRow, PoolRow, StartupFailureRow, VolumeRow } from '../protocol';
 
 /** Announces state changes of pools and nodes to screen readers; never numbers, which change all the time. */
 export function Announcer(props: {
   pools: readonly PoolRow[];
   startup_failures: readonly StartupFailureRow[];
   failed: readonly FailedPoolRow[];
+  volumes: readonly VolumeRow[];
   trans: Translation;
 }): JSX.Element {
   const { trans } = props;
@@ -20,7 +21,8 @@ export function Announcer(props: {
         ? trans.__('Node %1 of pool %2 failed and is not retried.', row.rank, row.pool)
         : trans.__('Node %1 of pool %2 failed.', row.rank, row.pool)
     ),
-    ...props.failed.map(row => trans.__('Pool %1 failed to open: %2', row.name, row.reason.split('\n')[0]))
+    ...props.failed.map(row => trans.__('Pool %1 failed to open: %2', row.name, row.reason.split('\n')[0])),
+    ...new Set(props.volumes.map(row => volumeProblem(row, trans)).filter(Boolean))
   ];
   const all = states.join('\n');
   React.useEffect(() => {
@@ -37,6 +39,18 @@ export function Announcer(props: {
       {announced}
     </div>
   );
+}
+
+/** Return a sentence about a volume that fails, the same for all of its nodes; empty for others. */
+function volumeProblem(row: VolumeRow, trans: Translation): string {
+  switch (row.status) {
+    case 'failed':
+      return trans.__('Volume %1 of pool %2 failed.', row.mount, row.pool);
+    case 'restarting':
+      return trans.__('Volume %1 of pool %2 is mounted again.', row.mount, row.pool);
+    default:
+      return '';
+  }
 }
 
 function stateOf(pool: PoolRow, trans: Translation): string {

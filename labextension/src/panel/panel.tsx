@@ -61,6 +61,7 @@ function Body(props: BodyProps): JSX.Element {
         pools={pools}
         startup_failures={[...(link?.store.rows.startup_failures.values() ?? [])]}
         failed={model.failedPools}
+        volumes={[...(link?.store.rows.volumes.values() ?? [])]}
         trans={trans}
       />
       <div aria-live="polite">

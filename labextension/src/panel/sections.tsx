@@ -10,6 +10,7 @@ import { Ask, PartProps } from './props';
 import { PanelServices } from './services';
 import { Source, Streams } from './streams';
 import { Tasks } from './tasks';
+import { VolumesSection } from './volumes';
 
 /** The sections about one pool. */
 export function Sections(
@@ -38,6 +39,7 @@ export function Sections(
         trans={trans}
         send={send}
       />
+      <VolumesSection rows={store.of('volumes', pool.name)} trans={trans} />
       <Section name="decisions" title={trans.__('Scaling')}>
         <Decisions rows={store.of('decisions', pool.name)} points={store.of('points', pool.name)} trans={trans} />
       </Section>

@@ -7,6 +7,7 @@ import { useRedraw } from '../components/hooks';
 import { Nodes } from '../components/nodes';
 import { PoolCard } from '../components/pool';
 import { Section } from '../components/section';
+import { VolumeNotes } from '../components/volumenotes';
 import { bounds, run } from '../model/equivalent';
 import { whole } from '../model/format';
 import { UNTRANSLATED } from '../model/translation';
@@ -98,10 +99,11 @@ export function PoolView(props: { model: PoolModel }): JSX.Element | null {
   if (!pool) {
     return null;
   }
-  const { nodes, gauges, decisions, points } = store.rows;
+  const { nodes, gauges, volumes, decisions, points } = store.rows;
   return (
     <div className="skyward-Widget skyward-Root" data-lm-suppress-shortcuts="true">
       <Card model={model} pool={pool} />
+      <VolumeNotes rows={[...volumes.values()]} trans={UNTRANSLATED} />
       <div className="skyward-Widget-columns">
         <Section name="widget-nodes" title="Nodes" summary={whole(nodes.size)}>
           <Nodes pool={pool} nodes={[...nodes.values()]} gauges={gauges} trans={UNTRANSLATED} />

@@ -4,7 +4,7 @@ import { StoreUpdate } from '../../src/model/store';
 import { CommandReply, PoolRow, VERSION } from '../../src/protocol';
 import widget from '../../src/widget/index';
 import { AnyModel } from '../../src/widget/kernel';
-import { decisionRow, nodeRow, poolRow } from '../rows';
+import { decisionRow, nodeRow, poolRow, volumeRow } from '../rows';
 
 type Call = (message: StoreUpdate | CommandReply) => void;
 
@@ -85,6 +85,19 @@ describe('the widget', () => {
     model.deliver({ kind: 'delta', tables: { pools: { train: poolRow({ active: 3, done: 7 }) } }, gone: {} });
     await until('3 of 1–4 nodes');
     await until('7 done');
+  });
+
+  it('has a line for a volume with files that wait for their upload, until they are uploaded', async () => {
+    const model = open(poolRow());
+    await until('2 of 1–4 nodes');
+    const deliver = (unflushed: number) => {
+      const row = volumeRow(0, { mount: '/results', unflushed, unflushed_bytes: 5 * unflushed });
+      model.deliver({ kind: 'delta', tables: { volumes: { 'train/100/results': row } }, gone: {} });
+    };
+    deliver(2);
+    await until('/results 2 files (10 B) wait for upload');
+    deliver(0);
+    await vi.waitFor(() => expect(el.textContent).not.toContain('/results'));
   });
 
   it('stops an idle pool at once, and shows the outcome', async () => {

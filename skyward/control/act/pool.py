@@ -37,7 +37,7 @@ from skyward.control.decide.recorded_autoscaler import RecordedAutoscaler
 from skyward.control.decide.removal import undrainable, unsizable
 from skyward.control.decide.tasks import messages as tasks
 from skyward.control.lifecycle import POOL, Lifecycle, PoolState
-from skyward.control.observe.snapshot import PoolSnapshot
+from skyward.control.observe.snapshot import NodeView, PoolSnapshot
 from skyward.control.observe.startup import WARM
 from skyward.decision_log.file import DecisionFile
 from skyward.decision_log.lines import header_of
@@ -774,10 +774,16 @@ class Pool:
         spares = self._fleet.spares
         return replace(
             found,
-            nodes=tuple(replace(node, phase=WARM) if node.machine in spares else node for node in found.nodes),
+            nodes=tuple(self._with_machine(node, spares) if node.state == "stopping" else node for node in found.nodes),
             queued=found.queued + len(self.tasks.prerequisites) + self.control.tasks.withheld,
             cancelled=self._bus.count(events.TaskCancelled),
         )
+
+    def _with_machine(self, node: NodeView, spares: frozenset[int]) -> NodeView:
+        """Return a node that is stopping with the volumes that it flushes, or as warm if its machine is kept."""
+        if node.machine in spares:
+            return replace(node, phase=WARM)
+        return replace(node, volumes=self._fleet.volumes_of(node.machine))
 
     def decisions(self) -> list[DecisionEvent]:
         """Return the latest decisions, oldest first; `at` in Unix time."""

@@ -157,6 +157,8 @@ class SyncedVolume:
                 if error is None:
                     self._count()
                     return []
+                self._state = replace(self._state, detail=str(error).rstrip("."))
+                self._changed()
                 lasts = isinstance(error, CredentialsError) or error.code in LASTING
                 if lasts or clock.monotonic() - since > stalled:
                     return [*map(self._location.address, failed), str(error).rstrip(".")]
@@ -237,7 +239,8 @@ class SyncedVolume:
         left = changed or {}
         status = self._state.status if self._state.status == "detached" else "flushing" if left else "ready"
         size = sum(size for size, _ in left.values())
-        self._state = replace(self._state, status=status, unflushed=len(left), unflushed_bytes=size)
+        detail = self._state.detail if left else ""
+        self._state = replace(self._state, status=status, detail=detail, unflushed=len(left), unflushed_bytes=size)
         self._changed()
 
     def _files(self) -> Iterator[tuple[str, Stat]]:

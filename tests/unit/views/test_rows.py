@@ -50,6 +50,7 @@ def test_pool_has_one_status(fields: dict[str, Any], status: PoolStatus) -> None
         ({"state": "waiting", "phase": "queued"}, "queued", "queued"),
         ({"state": "waiting", "phase": "requested"}, "requested", "requested"),
         ({"state": "waiting", "phase": "deps"}, "starting", "deps"),
+        ({"state": "waiting", "phase": "volumes"}, "starting", "attaching volumes"),
         ({}, "idle", "idle"),
         ({"kept": (KEPT,)}, "keeping", "keeps"),
         ({"busy": 1, "kept": (KEPT,)}, "busy", "busy"),

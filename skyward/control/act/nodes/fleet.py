@@ -28,6 +28,7 @@ from skyward.errors import (
     RateLimitError,
     SpecError,
 )
+from skyward.events.volumes import VolumeState
 from skyward.process.background_tasks import BackgroundTasks
 from skyward.providers import Instance, LocalAccess
 from skyward.wire.protocol.messages import (
@@ -249,6 +250,11 @@ class Fleet:
     def spares(self) -> frozenset[int]:
         """Numbers of the machines that are kept warm while the pool is open."""
         return frozenset(self._spares)
+
+    def volumes_of(self, machine: int) -> tuple[VolumeState, ...]:
+        """Return the volumes of the node of a machine, also while it shuts down."""
+        node = self._brought_up.get(machine)
+        return () if node is None else node.volumes
 
     def instances(self, machines: Iterable[int]) -> frozenset[str]:
         """Return the provider's ids of those of these machines that it has allocated."""

@@ -1,5 +1,5 @@
-"use strict";(self.rspackChunkskyward_panel=self.rspackChunkskyward_panel||[]).push([["style_index_js"],{24(r,e,a){var o=a(25),t=a.n(o),s=a(26),n=a.n(s),i=a(27),d=a(28),p=n()(t());p.i(i.A),p.i(d.A),p.push([r.id,`
-`,""]),a.d(e,{},{A:p})},28(r,e,a){var o=a(25),t=a.n(o),s=a(26),n=(a.n(s))()(t());n.push([r.id,`/* Style of the panel, of its tabs and of the status bar item, with JupyterLab's own variables. */
+"use strict";(self.rspackChunkskyward_panel=self.rspackChunkskyward_panel||[]).push([["style_index_js"],{24(r,e,a){var o=a(25),t=a.n(o),s=a(26),n=a.n(s),i=a(27),d=a(28),l=n()(t());l.i(i.A),l.i(d.A),l.push([r.id,`
+`,""]),a.d(e,{},{A:l})},28(r,e,a){var o=a(25),t=a.n(o),s=a(26),n=(a.n(s))()(t());n.push([r.id,`/* Style of the panel, of its tabs and of the status bar item, with JupyterLab's own variables. */
 
 .skyward-Panel {
   min-width: 240px;
@@ -23,6 +23,9 @@
 
 .skyward-Kernel,
 .skyward-Failure > pre,
+.skyward-Volume-mount,
+.skyward-Volume-source > span:first-child,
+.skyward-VolumeNode-text,
 .skyward-Task-name,
 .skyward-Task-yields {
   overflow: hidden;
@@ -84,6 +87,94 @@
 
 .skyward-mod-stale {
   opacity: 0.6;
+}
+
+/* Volumes. */
+
+.skyward-Volume {
+  padding: 4px 0;
+}
+
+.skyward-Volume + .skyward-Volume {
+  border-top: 1px solid var(--jp-border-color3);
+}
+
+.skyward-Volume-head,
+.skyward-Volume-source,
+.skyward-Volume-fetched,
+.skyward-VolumeNode {
+  display: flex;
+  gap: 8px;
+  align-items: center;
+  min-width: 0;
+}
+
+.skyward-Volume-head {
+  width: 100%;
+}
+
+.skyward-Volume-head:hover {
+  background: var(--jp-layout-color2);
+}
+
+.skyward-Volume-head::before {
+  flex: none;
+  width: 6px;
+  content: '▸';
+}
+
+.skyward-Volume-head[aria-expanded='true']::before {
+  content: '▾';
+}
+
+.skyward-Volume-mount {
+  flex: 1;
+  min-width: 40px;
+  font-weight: 600;
+}
+
+.skyward-Volume-head > .skyward-State {
+  flex: 0 1 auto;
+  overflow: hidden;
+  text-overflow: ellipsis;
+}
+
+.skyward-Volume > p {
+  padding-left: 14px;
+}
+
+.skyward-Volume-source,
+.skyward-Volume-fetched {
+  color: var(--jp-ui-font-color2);
+}
+
+.skyward-Volume-source > span:last-child {
+  flex: none;
+}
+
+.skyward-Volume-fetched > span:first-child {
+  flex: 1;
+}
+
+.skyward-Volume-reason {
+  color: var(--jp-error-color1);
+  overflow-wrap: anywhere;
+}
+
+.skyward-VolumeNode {
+  flex: 1;
+  padding-left: 14px;
+}
+
+.skyward-VolumeNode-rank {
+  flex: none;
+  min-width: 52px;
+}
+
+.skyward-VolumeNode-text {
+  flex: 1;
+  min-width: 0;
+  color: var(--jp-ui-font-color2);
 }
 
 /* Notices. */
@@ -860,6 +951,11 @@
   color: var(--sky-quiet);
 }
 
+.skyward-VolumeNotes {
+  margin-top: 6px;
+  overflow-wrap: anywhere;
+}
+
 .skyward-Chart {
   position: relative;
   padding: 6px 0 4px;
@@ -984,4 +1080,4 @@
     grid-column: 1 / -1;
   }
 }
-`,""]),a.d(e,{},{A:n})},26(r){r.exports=function(r){var e=[];return e.toString=function(){return this.map(function(e){var a="",o=void 0!==e[5];return e[4]&&(a+="@supports (".concat(e[4],") {")),e[2]&&(a+="@media ".concat(e[2]," {")),o&&(a+="@layer".concat(e[5].length>0?" ".concat(e[5]):""," {")),a+=r(e),o&&(a+="}"),e[2]&&(a+="}"),e[4]&&(a+="}"),a}).join("")},e.i=function(r,a,o,t,s){"string"==typeof r&&(r=[[null,r,void 0]]);var n={};if(o)for(var i=0;i<this.length;i++){var d=this[i][0];null!=d&&(n[d]=!0)}for(var p=0;p<r.length;p++){var l=[].concat(r[p]);o&&n[l[0]]||(void 0!==s&&(void 0===l[5]||(l[1]="@layer".concat(l[5].length>0?" ".concat(l[5]):""," {").concat(l[1],"}")),l[5]=s),a&&(l[2]&&(l[1]="@media ".concat(l[2]," {").concat(l[1],"}")),l[2]=a),t&&(l[4]?(l[1]="@supports (".concat(l[4],") {").concat(l[1],"}"),l[4]=t):l[4]="".concat(t)),e.push(l))}},e}},25(r){r.exports=function(r){return r[1]}},18(r){var e=[];function a(r){for(var a=-1,o=0;o<e.length;o++)if(e[o].identifier===r){a=o;break}return a}function o(r,o){for(var t={},s=[],n=0;n<r.length;n++){var i=r[n],d=o.base?i[0]+o.base:i[0],p=t[d]||0,l="".concat(d," ").concat(p);t[d]=p+1;var y=a(l),c={css:i[1],media:i[2],sourceMap:i[3],supports:i[4],layer:i[5]};if(-1!==y)e[y].references++,e[y].updater(c);else{var w=function(r,e){var a=e.domAPI(e);return a.update(r),function(e){e?(e.css!==r.css||e.media!==r.media||e.sourceMap!==r.sourceMap||e.supports!==r.supports||e.layer!==r.layer)&&a.update(r=e):a.remove()}}(c,o);o.byIndex=n,e.splice(n,0,{identifier:l,updater:w,references:1})}s.push(l)}return s}r.exports=function(r,t){var s=o(r=r||[],t=t||{});return function(r){r=r||[];for(var n=0;n<s.length;n++){var i=a(s[n]);e[i].references--}for(var d=o(r,t),p=0;p<s.length;p++){var l=a(s[p]);0===e[l].references&&(e[l].updater(),e.splice(l,1))}s=d}}},20(r){var e={};r.exports=function(r,a){var o=function(r){if(void 0===e[r]){var a=document.querySelector(r);if(window.HTMLIFrameElement&&a instanceof window.HTMLIFrameElement)try{a=a.contentDocument.head}catch(r){a=null}e[r]=a}return e[r]}(r);if(!o)throw Error("Couldn't find a style target. This probably means that the value for the 'insert' parameter is invalid.");o.appendChild(a)}},22(r){r.exports=function(r){var e=document.createElement("style");return r.setAttributes(e,r.attributes),r.insert(e,r.options),e}},21(r,e,a){r.exports=function(r){var e=a.nc;e&&r.setAttribute("nonce",e)}},19(r){r.exports=function(r){if("u"<typeof document)return{update:function(){},remove:function(){}};var e=r.insertStyleElement(r);return{update:function(a){var o,t,s;o="",a.supports&&(o+="@supports (".concat(a.supports,") {")),a.media&&(o+="@media ".concat(a.media," {")),(t=void 0!==a.layer)&&(o+="@layer".concat(a.layer.length>0?" ".concat(a.layer):""," {")),o+=a.css,t&&(o+="}"),a.media&&(o+="}"),a.supports&&(o+="}"),(s=a.sourceMap)&&"u">typeof btoa&&(o+="\n/*# sourceMappingURL=data:application/json;base64,".concat(btoa(unescape(encodeURIComponent(JSON.stringify(s))))," */")),r.styleTagTransform(o,e,r.options)},remove:function(){var r;null===(r=e).parentNode||r.parentNode.removeChild(r)}}}},23(r){r.exports=function(r,e){if(e.styleSheet)e.styleSheet.cssText=r;else{for(;e.firstChild;)e.removeChild(e.firstChild);e.appendChild(document.createTextNode(r))}}},17(r,e,a){var o=a(18),t=a.n(o),s=a(19),n=a.n(s),i=a(20),d=a.n(i),p=a(21),l=a.n(p),y=a(22),c=a.n(y),w=a(23),k=a.n(w),u=a(24),f={};f.styleTagTransform=k(),f.setAttributes=l(),f.insert=d().bind(null,"head"),f.domAPI=n(),f.insertStyleElement=c(),t()(u.A,f),u.A&&u.A.locals&&u.A.locals}}]);
+`,""]),a.d(e,{},{A:n})},26(r){r.exports=function(r){var e=[];return e.toString=function(){return this.map(function(e){var a="",o=void 0!==e[5];return e[4]&&(a+="@supports (".concat(e[4],") {")),e[2]&&(a+="@media ".concat(e[2]," {")),o&&(a+="@layer".concat(e[5].length>0?" ".concat(e[5]):""," {")),a+=r(e),o&&(a+="}"),e[2]&&(a+="}"),e[4]&&(a+="}"),a}).join("")},e.i=function(r,a,o,t,s){"string"==typeof r&&(r=[[null,r,void 0]]);var n={};if(o)for(var i=0;i<this.length;i++){var d=this[i][0];null!=d&&(n[d]=!0)}for(var l=0;l<r.length;l++){var p=[].concat(r[l]);o&&n[p[0]]||(void 0!==s&&(void 0===p[5]||(p[1]="@layer".concat(p[5].length>0?" ".concat(p[5]):""," {").concat(p[1],"}")),p[5]=s),a&&(p[2]&&(p[1]="@media ".concat(p[2]," {").concat(p[1],"}")),p[2]=a),t&&(p[4]?(p[1]="@supports (".concat(p[4],") {").concat(p[1],"}"),p[4]=t):p[4]="".concat(t)),e.push(p))}},e}},25(r){r.exports=function(r){return r[1]}},18(r){var e=[];function a(r){for(var a=-1,o=0;o<e.length;o++)if(e[o].identifier===r){a=o;break}return a}function o(r,o){for(var t={},s=[],n=0;n<r.length;n++){var i=r[n],d=o.base?i[0]+o.base:i[0],l=t[d]||0,p="".concat(d," ").concat(l);t[d]=l+1;var y=a(p),c={css:i[1],media:i[2],sourceMap:i[3],supports:i[4],layer:i[5]};if(-1!==y)e[y].references++,e[y].updater(c);else{var w=function(r,e){var a=e.domAPI(e);return a.update(r),function(e){e?(e.css!==r.css||e.media!==r.media||e.sourceMap!==r.sourceMap||e.supports!==r.supports||e.layer!==r.layer)&&a.update(r=e):a.remove()}}(c,o);o.byIndex=n,e.splice(n,0,{identifier:p,updater:w,references:1})}s.push(p)}return s}r.exports=function(r,t){var s=o(r=r||[],t=t||{});return function(r){r=r||[];for(var n=0;n<s.length;n++){var i=a(s[n]);e[i].references--}for(var d=o(r,t),l=0;l<s.length;l++){var p=a(s[l]);0===e[p].references&&(e[p].updater(),e.splice(p,1))}s=d}}},20(r){var e={};r.exports=function(r,a){var o=function(r){if(void 0===e[r]){var a=document.querySelector(r);if(window.HTMLIFrameElement&&a instanceof window.HTMLIFrameElement)try{a=a.contentDocument.head}catch(r){a=null}e[r]=a}return e[r]}(r);if(!o)throw Error("Couldn't find a style target. This probably means that the value for the 'insert' parameter is invalid.");o.appendChild(a)}},22(r){r.exports=function(r){var e=document.createElement("style");return r.setAttributes(e,r.attributes),r.insert(e,r.options),e}},21(r,e,a){r.exports=function(r){var e=a.nc;e&&r.setAttribute("nonce",e)}},19(r){r.exports=function(r){if("u"<typeof document)return{update:function(){},remove:function(){}};var e=r.insertStyleElement(r);return{update:function(a){var o,t,s;o="",a.supports&&(o+="@supports (".concat(a.supports,") {")),a.media&&(o+="@media ".concat(a.media," {")),(t=void 0!==a.layer)&&(o+="@layer".concat(a.layer.length>0?" ".concat(a.layer):""," {")),o+=a.css,t&&(o+="}"),a.media&&(o+="}"),a.supports&&(o+="}"),(s=a.sourceMap)&&"u">typeof btoa&&(o+="\n/*# sourceMappingURL=data:application/json;base64,".concat(btoa(unescape(encodeURIComponent(JSON.stringify(s))))," */")),r.styleTagTransform(o,e,r.options)},remove:function(){var r;null===(r=e).parentNode||r.parentNode.removeChild(r)}}}},23(r){r.exports=function(r,e){if(e.styleSheet)e.styleSheet.cssText=r;else{for(;e.firstChild;)e.removeChild(e.firstChild);e.appendChild(document.createTextNode(r))}}},17(r,e,a){var o=a(18),t=a.n(o),s=a(19),n=a.n(s),i=a(20),d=a.n(i),l=a(21),p=a.n(l),y=a(22),c=a.n(y),w=a(23),k=a.n(w),u=a(24),f={};f.styleTagTransform=k(),f.setAttributes=p(),f.insert=d().bind(null,"head"),f.domAPI=n(),f.insertStyleElement=c(),t()(u.A,f),u.A&&u.A.locals&&u.A.locals}}]);
