@@ -1,6 +1,9 @@
 """Volumes of nodes on the client: what their machines need, and the message that attaches them."""
 
 import asyncio
+import contextlib
+import logging
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -13,8 +16,11 @@ from skyward.storage.failures import UNREACHABLE
 from skyward.storage.listing import check, list_objects
 from skyward.storage.location import BucketLocation
 from skyward.wire.protocol.volumes import AttachVolumes, NodeVolume
+from skyward.worker.volumes.pruning import prune_volumes
 
 __all__ = ["attach_command", "check_volumes", "with_volume_packages", "with_volume_tools"]
+
+_logger = logging.getLogger(__name__)
 
 _NOTHING = "check bucket and prefix, or write read_only=False"
 
@@ -62,9 +68,18 @@ async def attach_command(spec: Spec, access: Access | None, *, is_local: bool) -
     if not spec.volumes:
         return None
     volumes = await asyncio.to_thread(lambda: tuple(map(_node_volume, spec.volumes)))
+    if is_local:
+        await asyncio.to_thread(_prune_own)
     directory = None if access is None or isinstance(access, LocalAccess) else access.directory
     own = f"{directory}/volumes" if directory else ""
     return AttachVolumes(volumes, str(cache_directory() / "volumes") if is_local else own, is_local)
+
+
+def _prune_own() -> None:
+    """Remove what is unused from the cache of local nodes, once a day. The cache of a machine is pruned there."""
+    with contextlib.suppress(OSError):
+        for line in prune_volumes(cache_directory() / "volumes", time.time()):
+            _logger.warning("%s", line)
 
 
 async def check_volumes(specs: Iterable[Spec]) -> list[str]:
