@@ -106,7 +106,8 @@ class Volumes:
             self._tell(VolumesAttached(f"The volumes could not be attached: {type(error).__name__}: {error}"))
             return
         self.shared.attaching = False
-        os.environ[VOLUMES] = json.dumps(dict(zip([each.mount for each in command.volumes], paths, strict=True)))
+        attached = dict(zip([each.mount for each in command.volumes], paths, strict=True))
+        os.environ[VOLUMES] = json.dumps({**json.loads(os.environ.get(VOLUMES, "{}")), **attached})
         self._tell_states(now=True)
         self._tell(VolumesAttached(paths=tuple(paths), contents=tuple(each.contents for each in self._attached)))
 
