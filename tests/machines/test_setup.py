@@ -3,13 +3,14 @@
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 import skyward as sky
+from skyward.specs.plugin import Plugin, PluginStep
 from tests.local.bootstrapping import make_wheel
 from tests.machines.conftest import hosts
 from tests.machines.machine import Machine, Network
@@ -155,17 +156,28 @@ def cached(text: str) -> tuple[str, str]:
     return os.environ["HF_HOME"], path.read_text()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetching(Plugin):
+    """Plugin whose set-up step puts a file into the Hub's cache."""
+
+    name = "fetching"
+
+    def steps(self, spec: sky.Spec) -> tuple[PluginStep, ...]:
+        return (PluginStep("fetching", 'mkdir -p "$HF_HOME/hub" && echo fetched >"$HF_HOME/hub/step"'),)
+
+
 def test_cache_of_a_framework_is_there_in_another_environment(network: Network, wheels: Path) -> None:
     """And its unused parts are removed once no worker uses them."""
     machine = bare(network)
     provider = replace(hosts(network), python=None)
-    with sky.Compute(provider=provider, nodes=1) as pool:
+    with sky.Compute(provider=provider, nodes=1, plugins=[Fetching()]) as pool:
         assert cached("weights") >> pool == ("/opt/skyward/caches/huggingface", "weights")
         first = executable() >> pool
     with sky.Compute(provider=provider, nodes=1, image=sky.Image(env={"A": "b"})) as pool:
         assert executable() >> pool != first
         assert cached("") >> pool == ("/opt/skyward/caches/huggingface", "weights")
     root = machine.disk / "opt/skyward"
+    assert (root / "caches/huggingface/hub/step").read_text() == "fetched\n"
     file = root / "caches/huggingface/hub/models--org--name/file"
     for path in (file, file.parent):
         age(path, 31)
