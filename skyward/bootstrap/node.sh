@@ -112,12 +112,23 @@ enter() {
   take_lock -s 8 || :
 }
 
-# Once a day, after a bootstrap, unused items are pruned in the background.
+# Whether the disk of the directory is at least 90 % full, with less than 50 GiB free.
+is_nearly_full() {
+  # shellcheck disable=SC2046  # words of the last line
+  set -- $(df -Pk "$root" 2>/dev/null | tail -n 1)
+  case ${4:-},${5:-} in
+    *[!0-9],* | ,*) return 1 ;;
+    *,9[0-9]% | *,100%) [ "$4" -lt $((50 * 1024 * 1024)) ] ;;
+    *) return 1 ;;
+  esac
+}
+
+# Once a day, after a bootstrap, unused items are pruned in the background; each time while the disk is nearly full.
 leave() {
   can_lock || return 0
   exec 8>&-
   [ -e "$root/pruned" ] || : >"$root/pruned"
-  [ -z "$(find "$root/pruned" -mtime -1)" ] || return 0
+  [ -z "$(find "$root/pruned" -mtime -1)" ] || is_nearly_full || return 0
   nice sh "$0" prune >"$root/logs/prune" 2>&1 </dev/null 9>&- &
 }
 
@@ -715,7 +726,11 @@ plugin() {
   }
 }
 
+# Frameworks have their caches where the worker has them.
 phase_plugins() {
+  if [ -z "$client" ]; then
+    eval "$("$env/bin/python" -P -m skyward.caches.frameworks "$root/caches" || echo 'exit 1')"
+  fi
   PATH=$env/bin:$PATH
   export PATH
   plugin_steps

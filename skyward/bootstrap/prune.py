@@ -6,6 +6,9 @@ Each environment, and each folder of included files, has a mark in `DIRECTORY/us
 and its users hold a shared lock on it. Unused ones are renamed while no bootstrap runs, which is instantaneous, and
 removed after that. Ends with status 75 if a bootstrap is running, and with 76 if it has removed an environment, so that
 uv's cache of its packages can be pruned, too.
+
+The caches of frameworks and volumes are pruned as well, and to make room on a disk that is nearly full. What workers
+that were killed have written to volumes, and may not be uploaded, is named on standard output.
 """
 
 import contextlib
@@ -18,10 +21,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["KEPT", "UNUSED_FOR", "CachedItem", "doomed", "main", "prune"]
+from skyward.caches.items import UNUSED_FOR, CacheItem, bytes_lacking, unwanted
+from skyward.caches.pruning import FrameworkCaches, empty_trash
+from skyward.caches.users import CACHES, VOLUMES
+from skyward.worker.volumes.pruning import VolumeCache
 
-UNUSED_FOR = 30 * 86400.0
-"""Seconds after which something unused may be removed."""
+__all__ = ["KEPT", "CachedItem", "doomed", "main", "prune", "prune_caches"]
+
 
 KEPT = 5
 """Number of environments, and of folders of included files, that are kept regardless of their age."""
@@ -67,6 +73,35 @@ def prune(root: Path, now: float) -> list[str]:
     return gone
 
 
+def prune_caches(root: Path, now: float) -> list[str]:
+    """Remove the unwanted items of the caches of frameworks and volumes in a directory.
+
+    Returns:
+        A line for each worker that was killed, with its files that may not be uploaded.
+
+    Raises:
+        BlockingIOError: a bootstrap is running, whose set-up may use them.
+    """
+    frameworks, volumes = FrameworkCaches(root / CACHES), VolumeCache(root / VOLUMES)
+    gone = _unwanted([*frameworks.items(), *volumes.items()], now)
+    with (root / "lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        for cache in (frameworks, volumes):
+            cache.remove(item for item in gone if cache.folder in item.path.parents)
+        lines = list(volumes.remove_abandoned(now))
+    for cache in (frameworks, volumes):
+        empty_trash(cache.folder)
+    return lines
+
+
+def _unwanted(found: Iterable[CacheItem], now: float) -> list[CacheItem]:
+    """Return the unwanted items of each disk that has some."""
+    by_disk: dict[int, list[CacheItem]] = {}
+    for item in found:
+        by_disk.setdefault(item.path.parent.stat().st_dev, []).append(item)
+    return [each for items in by_disk.values() for each in unwanted(items, now, bytes_lacking(items[0].path.parent))]
+
+
 def _set_aside(root: Path, kind: str, folders: Iterable[str], trash: Path, now: float) -> Iterator[str]:
     """Rename the doomed items of a kind, with everything that belongs to them; yield their names."""
     marks = root / "used"
@@ -109,6 +144,8 @@ def main(directory: str) -> None:
     """Prune one directory, and exit with the status."""
     try:
         gone = prune(Path(directory), time.time())
+        for line in prune_caches(Path(directory), time.time()):
+            sys.stdout.write(f"{line}\n")
     except BlockingIOError:
         sys.exit(_BUSY)
     sys.exit(_REMOVED if gone else 0)

@@ -26,6 +26,7 @@ from skyward.bootstrap.plan import Helper, Plan, Supplies
 from skyward.bootstrap.script import GRACE, command, limits, log_command, script
 from skyward.bootstrap.send import contents, send_commands, sizes
 from skyward.bootstrap.source import PackageSource
+from skyward.caches.users import CACHES
 from skyward.errors import NodeStartError
 from skyward.formatting import size_text
 
@@ -139,7 +140,8 @@ async def bake(executor: ScriptExecutor, plan: Plan, report: Callable[[PhaseEven
 def worker_environment(plan: Plan, ready: Ready) -> dict[str, str]:
     """Return the variables for a worker, started as `ready.facts.executable -m skyward.worker.supervisor`.
 
-    They are those of the image, the path of its included files, and the marks that the worker locks: see `prune`.
+    They are those of the image, the path of its included files, the marks that the worker locks: see `prune`, and the
+    folder for the caches of frameworks, which on the client's machine are those of the user.
     """
     variables = dict(ready.facts.variables)
     used = [plan.image_hash]
@@ -147,6 +149,8 @@ def worker_environment(plan: Plan, ready: Ready) -> dict[str, str]:
         paths = (f"{ready.directory}/trees/{plan.includes.digest}", variables.get("PYTHONPATH"))
         variables["PYTHONPATH"] = ":".join(filter(None, paths))
         used.append(plan.includes.digest)
+    if plan.on_client is None:
+        variables["SKYWARD_CACHES"] = f"{ready.directory}/{CACHES}"
     variables["SKYWARD_LOCKS"] = "\n".join(f"{ready.directory}/used/{name}" for name in used)
     return variables
 

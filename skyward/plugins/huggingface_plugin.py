@@ -40,7 +40,7 @@ class HuggingFace(Plugin):
         models, datasets: repositories to fetch, such as "org/name".
         token: token of the Hub, for private and gated repositories; tasks have it as `HF_TOKEN`.
         cache: directory of the cache on nodes, such as the mount of a volume; "~/..." is below the home there. None
-            for that of the Hub's own library, below the home.
+            for the cache of the machine in Skyward's directory; local nodes use that of their user.
 
     Raises:
         SpecError: a field has a value that is not allowed.

@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, Protocol, runtime_checkable
 
 from skyward.errors import ProviderMissingError
 from skyward.providers.identity import PoolIdentity
-from skyward.specs import Spec
+from skyward.specs import Spec, Volume
 
 __all__ = [
     "PROVIDER_FIELDS",
@@ -39,6 +39,7 @@ __all__ = [
     "Leftover",
     "LocalAccess",
     "Market",
+    "NativeVolumeProvider",
     "NoticeService",
     "Offer",
     "Provider",
@@ -51,6 +52,7 @@ __all__ = [
     "check_provider_name",
     "field_value",
     "find_provider",
+    "native_volumes",
     "not_acted_on",
     "provider_names",
 ]
@@ -453,6 +455,23 @@ class ImageBuildingProvider(Protocol):
 
 
 @runtime_checkable
+class NativeVolumeProvider(Protocol):
+    """A provider that attaches volumes of its own to machines, in the call that creates them.
+
+    The volumes of a spec without a `storage` are meant, if its settings have a true property `native_volumes`. They
+    belong to the user: a provider neither makes nor deletes them.
+    """
+
+    async def attach(self, cluster: Cluster, volumes: Sequence[Volume]) -> Cluster:
+        """Return the cluster, whose machines will have these volumes at their mounts. Called once after `prepare`.
+
+        Raises:
+            SpecError: a volume does not exist, or cannot be attached as it is asked for.
+            NoCapacityError: no machine of the offer can have them.
+        """
+
+
+@runtime_checkable
 class CheckableProvider(Protocol):
     """A provider that can check its credentials and their permissions."""
 
@@ -484,7 +503,8 @@ class ProviderConfig(Protocol):
     - `offers_ttl`: seconds for which listed offers count as current, a day if it is missing. They are stored meanwhile;
       with 0 they are listed whenever they are needed;
     - `boot_timeout`: seconds that a launched machine may take to run, 300 if it is missing;
-    - `only_by_name`: True if it is not used unless it is named, although it has credentials.
+    - `only_by_name`: True if it is not used unless it is named, although it has credentials;
+    - `native_volumes`: True if its volumes are those without a `storage`, and its provider a `NativeVolumeProvider`.
     """
 
     @property
@@ -539,6 +559,13 @@ def acts_on(config: ProviderConfig) -> ActsOn:
     """Return the fields that the provider of `config` acts on: all of `PROVIDER_FIELDS` if it declares nothing."""
     declared = getattr(config, "acts_on", None)
     return declared if isinstance(declared, ActsOn) else ActsOn(PROVIDER_FIELDS, f"Provider {config.name!r}")
+
+
+def native_volumes(spec: Spec, config: ProviderConfig) -> tuple[Volume, ...]:
+    """Return the volumes of a spec that the provider of `config` attaches itself."""
+    if getattr(config, "native_volumes", False) is not True:
+        return ()
+    return tuple(volume for volume in spec.volumes if volume.storage is None)
 
 
 def field_value(spec: Spec, path: str) -> object:

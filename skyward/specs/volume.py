@@ -37,7 +37,8 @@ class Volume(Value):
         mount: absolute path on the node.
         prefix: first part of the keys of its objects, without a slash at its ends; "" for the whole bucket.
         read_only: True if tasks may only read it.
-        storage: store of the bucket; the name of a `[storages.NAME]` table; or None for the provider's own store.
+        storage: store of the bucket; the name of a `[storages.NAME]` table; or None for the provider's own store. With
+            `sky.RunPod`, None is for a network volume, and `bucket` is its id or name.
         mode: "mount" reads and writes the store as files are used; "copy" fetches the objects before the first task,
             for reading; "sync" does so too, and uploads what a task has changed when it ends; "auto" takes the first
             that the node can.

@@ -13,6 +13,7 @@ Environment:
     SKYWARD_SCRATCH: directory to remove where the process that started the worker is gone and cannot remove it.
     SKYWARD_SHARED_FILES: set where the worker has the disk of its client.
     SKYWARD_PLUGINS: set where plugins are around the tasks: no task runs before the client has told which.
+    SKYWARD_CACHES: folder for the caches of frameworks.
     SKYWARD_LOCKS: files to hold a shared lock on, one a line.
     SKYWARD_PIP: requirements that were installed for the worker, as JSON.
     SKYWARD_APT: system packages that were requested and not installed.
@@ -34,6 +35,7 @@ from typing import Literal
 
 from casty import ActorSystem, Cluster, Runtime
 
+from skyward.caches.users import use_caches
 from skyward.kept.keep import set_store
 from skyward.process.background import new_event_loop
 from skyward.process.clock import clock
@@ -201,6 +203,7 @@ def main() -> None:
     remember()
     raise_descriptor_limit()
     hold(os.environ.pop("SKYWARD_LOCKS", ""))
+    use_caches(os.environ.pop("SKYWARD_CACHES", ""))
     os.environ["SKYWARD_NODE"] = str(settings.node)
     os.environ["COMPUTE_POOL"] = (
         ""  # so that setting it later adds no variable, which would crash a process that is being started

@@ -80,6 +80,8 @@ class FakeRunPod(FakeServer):
     Attributes:
         wrong: violations of the descriptions so far.
         out_of_stock: types that cannot be rented.
+        volumes: the network volumes of the account. Pods that attach one find an empty folder at its mount.
+        places: data centers of each type of GPU that is not in all of them.
     """
 
     def __init__(
@@ -94,6 +96,8 @@ class FakeRunPod(FakeServer):
         super().__init__(network.address if network is not None else "127.0.0.1")
         self.wrong: list[str] = []
         self.out_of_stock: set[str] = set()
+        self.volumes: list[dict[str, Any]] = []
+        self.places: dict[str, list[str]] = {}
         self._v1, self._v2 = v1, v2
         self._network = network
         self._uv = uv
@@ -142,6 +146,8 @@ class FakeRunPod(FakeServer):
                 return Answer(200, {"gpus": [self._gpu(each) for each in GPUS]})
             case "GET", "/v2/catalog/cpus":
                 return Answer(200, {"cpus": [_CPU]})
+            case "GET", "/networkvolumes":
+                return Answer(200, self.volumes)
             case "GET", "/pods":
                 return Answer(200, [self._shown(pod) for pod in self._pods.values()])
             case "POST", "/pods":
@@ -166,6 +172,7 @@ class FakeRunPod(FakeServer):
             "price": {"secure": gpu["secure"] or 0, "community": gpu["community"] or 0},
             "maxCount": {"secure": gpu["most"], "community": 1 if gpu["community"] else 0},
             "availability": "NONE" if gpu["id"] in self.out_of_stock else "HIGH",
+            **({"dataCenters": [_place(each) for each in self.places[gpu["id"]]]} if gpu["id"] in self.places else {}),
         }
 
     def _shown(self, pod: _Pod) -> dict[str, Any]:
@@ -183,6 +190,12 @@ class FakeRunPod(FakeServer):
     def _create(self, body: dict[str, Any]) -> Answer:
         if set(body.get("gpuTypeIds", ())) & self.out_of_stock:
             return NO_CAPACITY
+        if (volume := body.get("networkVolumeId")) is not None:
+            places = [each["dataCenterId"] for each in self.volumes if each["id"] == volume]
+            if not places:
+                return Answer(400, {"error": "network volume not found"})
+            if body.get("dataCenterIds") != places or body["cloudType"] != "SECURE":
+                return NO_CAPACITY
         pod = _Pod(secrets.token_hex(7), body, polls=self._boots_after)
         self._pods[pod.id] = pod
         if self._network is not None:
@@ -198,6 +211,8 @@ class FakeRunPod(FakeServer):
         start = f"cat >/usr/local/bin/runpodctl <<'RUNPODCTL'\n{control}RUNPODCTL\n"
         start += "chmod +x /usr/local/bin/runpodctl\n"
         start += f"ln -s {self._uv} /usr/local/bin/uv\n" if self._uv is not None else ""
+        if "networkVolumeId" in pod.created:
+            start += f"mkdir -p {pod.created['volumeMountPath']}\n"
         start += script
         return self._network.add(start, {**pod.created["env"], "RUNPOD_POD_ID": pod.id})
 
@@ -218,6 +233,8 @@ class FakeRunPod(FakeServer):
         if found := re.search(r'podTerminate\(input: ?\{ ?podId: ?"(\w+)"', query):
             self._delete(found[1])
             return Answer(200, {"data": {"podTerminate": None}})
+        if "myself" in query and "networkVolumes" in query:
+            return Answer(200, {"data": {"myself": {"id": "user", "pubKey": "", "networkVolumes": self.volumes}}})
         if "myself" in query and "pods" in query:
             shown = [{"id": pod.id, "name": pod.created["name"], "desiredStatus": pod.status}
                      for pod in self._pods.values()]  # fmt: skip  # as a table
@@ -234,6 +251,10 @@ _CPU: dict[str, Any] = {
     "price": {"securePerVcpu": 0.04, "serverlessPerVcpu": 0.03},
     "availability": "HIGH",
 }
+
+
+def _place(id: str) -> dict[str, Any]:
+    return {"id": id, "name": id, "availability": "HIGH"}
 
 
 def _priced(gpu: dict[str, Any]) -> dict[str, Any]:

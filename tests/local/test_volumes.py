@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import psutil
 import pytest
 
 import skyward as sky
+from skyward.worker.volumes.pruning import prune_volumes
 from skyward.worker.volumes.spaces import spaces_folder
 from skyward.worker.volumes.tools import fuse_problem
 from tests.fakes.storage import FaultyProxy, Mistake
@@ -332,6 +334,30 @@ def test_task_ends_once_a_busy_store_has_its_files(bucket: Bucket) -> None:
             write("new.txt", "text") >> pool
             assert bucket.get("train/new.txt") == b"text"
             assert proxy.count("PUT", "new.txt") >= 4
+
+
+def test_files_in_use_are_not_pruned_and_those_of_a_killed_worker_are_named(bucket: Bucket, cache: Path) -> None:
+    """Both a copy and a synchronized folder, when nothing was used for 40 days."""
+
+    @sky.function
+    def process() -> int:
+        Path(sky.volume("/out"), "new.txt").write_text("new")
+        return os.getpid()
+
+    later = time.time() + 40 * 86400
+    volumes = [volume(bucket, "copy"), sky.Volume(bucket.name, "/out", "out", False, bucket.storage(), "sync")]
+    with sky.Compute(volumes=volumes, max_provision_attempts=1) as pool:
+        worker = process() >> pool
+        (folder,) = (cache / "synced").iterdir()
+        before = {path for path in cache.rglob("*") if path.is_file()}
+        assert prune_volumes(cache, later) == []
+        assert before <= {path for path in cache.rglob("*") if path.is_file()}
+        os.kill(worker, signal.SIGKILL)
+        wait_for(lambda: not psutil.pid_exists(worker), "the worker to be gone")
+        wait_for(lambda: (cache / "synced").exists() and len([*(cache / "synced").iterdir()]) == 2, "another node")
+        lines = prune_volumes(cache, time.time() + 2 * 86400)
+        assert lines == [f"{folder}: new.txt may not be uploaded, since the worker was killed: kept"]
+        assert (folder / "new.txt").read_text() == "new"
 
 
 def test_update_of_the_volumes_replaces_the_nodes(bucket: Bucket) -> None:

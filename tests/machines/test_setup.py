@@ -3,13 +3,14 @@
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 import skyward as sky
+from skyward.specs.plugin import Plugin, PluginStep
 from tests.local.bootstrapping import make_wheel
 from tests.machines.conftest import hosts
 from tests.machines.machine import Machine, Network
@@ -107,7 +108,8 @@ def test_version_difference_of_a_used_package_is_warned_about_once(
 
 def age(path: Path, days: float) -> None:
     """Set the modification time of a file to `days` ago."""
-    path.touch()
+    if not path.is_dir():
+        path.touch()
     os.utime(path, (time.time() - days * 86400,) * 2)
 
 
@@ -137,3 +139,49 @@ def test_environments_unused_for_long_are_removed(network: Network, wheels: Path
         assert {path.name for path in (root / "state").iterdir()} == {own, other, "old31", "old32", "old33"}
         assert time.time() - (root / "used" / own).stat().st_mtime < 86400
         assert executable() >> long_lived == where
+
+
+@sky.function
+def hub_cache() -> Path:
+    return Path(os.environ["HF_HOME"])
+
+
+@sky.function
+def cached(text: str) -> tuple[str, str]:
+    """Return the folder of the Hub's cache, and the text of a file in it; write it first if there is a text."""
+    path = Path(os.environ["HF_HOME"], "hub", "models--org--name", "file")
+    if text:
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+    return os.environ["HF_HOME"], path.read_text()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetching(Plugin):
+    """Plugin whose set-up step puts a file into the Hub's cache."""
+
+    name = "fetching"
+
+    def steps(self, spec: sky.Spec) -> tuple[PluginStep, ...]:
+        return (PluginStep("fetching", 'mkdir -p "$HF_HOME/hub" && echo fetched >"$HF_HOME/hub/step"'),)
+
+
+def test_cache_of_a_framework_is_there_in_another_environment(network: Network, wheels: Path) -> None:
+    """And its unused parts are removed once no worker uses them."""
+    machine = bare(network)
+    provider = replace(hosts(network), python=None)
+    with sky.Compute(provider=provider, nodes=1, plugins=[Fetching()]) as pool:
+        assert cached("weights") >> pool == ("/opt/skyward/caches/huggingface", "weights")
+        first = executable() >> pool
+    with sky.Compute(provider=provider, nodes=1, image=sky.Image(env={"A": "b"})) as pool:
+        assert executable() >> pool != first
+        assert cached("") >> pool == ("/opt/skyward/caches/huggingface", "weights")
+    root = machine.disk / "opt/skyward"
+    assert (root / "caches/huggingface/hub/step").read_text() == "fetched\n"
+    file = root / "caches/huggingface/hub/models--org--name/file"
+    for path in (file, file.parent):
+        age(path, 31)
+    age(root / "pruned", 2)
+    with sky.Compute(provider=provider, nodes=1, image=sky.Image(env={"HF_HOME": "/data/hub"})) as pool:
+        assert hub_cache() >> pool == Path("/data/hub")
+        wait_for(lambda: not file.parent.exists(), "the unused part to be removed")

@@ -78,6 +78,10 @@ class RunPodApi:
         """Return all pods of the account."""
         return list(await self._rest.get("/pods"))
 
+    async def network_volumes(self) -> list[dict[str, Any]]:
+        """Return all network volumes of the account."""
+        return list(await self._rest.get("/networkvolumes"))
+
     async def delete(self, pod: str) -> None:
         """Delete a pod; one that is gone already is no error."""
         await self._rest.delete(f"/pods/{pod}")

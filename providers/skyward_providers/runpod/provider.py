@@ -3,9 +3,10 @@
 import logging
 import math
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from skyward.errors import SkywardError
+from skyward.errors import NoCapacityError, SkywardError
 from skyward.providers import (
     Check,
     Cluster,
@@ -16,7 +17,7 @@ from skyward.providers import (
     Offer,
     PoolIdentity,
 )
-from skyward.specs import Spec
+from skyward.specs import Spec, Volume
 from skyward_providers.cloud import (
     SharedListing,
     cluster_keys,
@@ -28,6 +29,7 @@ from skyward_providers.cloud import (
 )
 from skyward_providers.runpod.api import RunPodApi
 from skyward_providers.runpod.settings import RunPod
+from skyward_providers.runpod.volumes import check_place, find_volume, one_volume
 
 __all__ = ["RunPodProvider"]
 
@@ -76,6 +78,20 @@ class RunPodProvider:
         """Write the key of the pool. Pods share nothing at RunPod."""
         return Cluster(pool.id, pool.id, spec, offer, cluster_keys(pool))
 
+    async def attach(self, cluster: Cluster, volumes: Sequence[Volume]) -> Cluster:
+        """Find the network volume that each pod gets."""
+        wanted = one_volume(volumes)
+        volume = find_volume(wanted, await self._api.network_volumes())
+        gpus = await self._api.gpus() if cluster.offer.specific["kind"] == "gpu" else []
+        check_place(volume, cluster.offer, self._centers(cluster.spec), gpus)
+        note = f"Each pod has {volume} at {volume.mount}. RunPod bills it until you delete it; Skyward never does."
+        specific = {**cluster.specific, "volume": {"place": str(volume), "request": volume.request}}
+        return replace(cluster, specific=specific, notes=(*cluster.notes, note))
+
+    def _centers(self, spec: Spec) -> list[str]:
+        """Return the data centers that pods may be in; none for all."""
+        return [spec.region] if spec.region else list(self._settings.data_center_ids)
+
     async def provision(self, cluster: Cluster, count: int) -> tuple[Cluster, Sequence[Instance]]:
         """Rent pods, one by one. A repeated request adds only those that are missing."""
         request = cluster.tags["skyward-request"]
@@ -88,7 +104,12 @@ class RunPodProvider:
         made = [_instance(cluster, each) for each in existing[:count]]
 
         async def create(number: int) -> Instance:
-            return _instance(cluster, await self._api.create(self._pod(cluster, number)))
+            try:
+                return _instance(cluster, await self._api.create(self._pod(cluster, number)))
+            except NoCapacityError as error:
+                if (volume := cluster.specific.get("volume")) is None:
+                    raise
+                raise NoCapacityError(f"{str(error).rstrip('.')}, at the place of {volume['place']}.") from error
 
         async def undo(pods: Sequence[str]) -> None:
             await self.terminate(cluster, pods)
@@ -126,11 +147,12 @@ class RunPodProvider:
                 pod["minVCPUPerGPU"] = math.ceil(spec.vcpus / gpus)
         else:
             pod |= {"computeType": "CPU", "cpuFlavorIds": [kind["id"]], "vcpuCount": kind["count"]}
-        if centers := [spec.region] if spec.region else list(settings.data_center_ids):
+        if centers := self._centers(spec):
             pod["dataCenterIds"] = centers
         if settings.country_codes:
             pod["countryCodes"] = list(settings.country_codes)
-        return pod
+        volume = specific.get("volume")
+        return pod if volume is None else pod | volume["request"]
 
     async def get_instance(self, cluster: Cluster, instance_id: str) -> tuple[Cluster, Instance | None]:
         """Return the current state of a pod."""

@@ -85,6 +85,11 @@ class RunPod:
         """True, because pods do not reach each other."""
         return True
 
+    @property
+    def native_volumes(self) -> bool:
+        """True: a volume without a storage is a network volume of the account."""
+        return True
+
     def credentials(self) -> CredentialSource:
         """Look for the API key."""
         found, _ = find_key(self)

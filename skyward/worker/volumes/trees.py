@@ -19,9 +19,12 @@ from pathlib import Path
 from skyward.storage.listing import ObjectEntry
 from skyward.storage.location import BucketLocation
 
-__all__ = ["CachedTrees", "contents_of", "stat_of"]
+__all__ = ["PART", "RECORD", "USED", "CachedTrees", "contents_of", "is_locked", "locked_prefix", "stat_of"]
 
-_RECORD, _PART, _LOCK, _USED = ".json", ".part", "lock", ".used"
+RECORD, PART, USED = ".json", ".part", ".used"
+"""Ends of the names of a tree's record, of the folder of one that is not complete, and of the mark of its users."""
+
+_LOCK = "lock"
 
 type Stat = tuple[int, int]
 """Size, and modification time in nanoseconds."""
@@ -84,7 +87,7 @@ class CachedTrees:
 
     def part_of(self, contents: str) -> Path:
         """Return the path of the folder of a tree that is not complete."""
-        return self.folder / f"{contents}{_PART}"
+        return self.folder / f"{contents}{PART}"
 
     def damaged(self, contents: str, entries: Sequence[ObjectEntry]) -> list[ObjectEntry] | None:
         """Return the objects of a complete tree whose files were changed; None if there is no such tree."""
@@ -99,7 +102,7 @@ class CachedTrees:
         part = self.part(contents)
         wanted = {(each.key, each.etag, each.size): each for each in entries}
         done: set[str] = set()
-        for known in self.folder.glob(f"*{_RECORD}"):
+        for known in self.folder.glob(f"*{RECORD}"):
             record, etags = self._record(known.stem), self._etags(known.stem)
             if record is None:
                 continue
@@ -127,12 +130,12 @@ class CachedTrees:
         stats = {each.key: (*(stat_of(tree / each.key) or (-1, 0)), each.etag) for each in entries}
         new = self.folder / f"{contents}.new"
         new.write_text(json.dumps(stats))
-        new.rename(self.folder / f"{contents}{_RECORD}")
+        new.rename(self.folder / f"{contents}{RECORD}")
         return tree
 
     def use(self, contents: str) -> None:
         """Mark a tree as in use by this process, until `release`."""
-        mark = self.folder / f"{contents}{_USED}"
+        mark = self.folder / f"{contents}{USED}"
         self._used = os.open(mark, os.O_CREAT | os.O_RDWR, 0o600)
         fcntl.flock(self._used, fcntl.LOCK_SH)
         os.utime(mark)
@@ -145,23 +148,23 @@ class CachedTrees:
 
     def remove_former(self, contents: str) -> None:
         """Remove the other trees of the prefix that no process uses. The caller holds the lock."""
-        for record in self.folder.glob(f"*{_RECORD}"):
-            if record.stem != contents and not _is_locked(self.folder / f"{record.stem}{_USED}"):
+        for record in self.folder.glob(f"*{RECORD}"):
+            if record.stem != contents and not is_locked(self.folder / f"{record.stem}{USED}"):
                 record.unlink()
                 _remove(self.tree(record.stem))
-                (self.folder / f"{record.stem}{_USED}").unlink(missing_ok=True)
-        for part in self.folder.glob(f"*{_PART}"):
+                (self.folder / f"{record.stem}{USED}").unlink(missing_ok=True)
+        for part in self.folder.glob(f"*{PART}"):
             if part.stem != contents:
                 _remove(part)
 
     def _record(self, contents: str) -> Mapping[str, Stat] | None:
         with contextlib.suppress(OSError, ValueError):
-            known = json.loads((self.folder / f"{contents}{_RECORD}").read_text())
+            known = json.loads((self.folder / f"{contents}{RECORD}").read_text())
             return {key: (size, modified) for key, (size, modified, _) in known.items()}
         return None
 
     def _etags(self, contents: str) -> Mapping[str, str]:
-        known = json.loads((self.folder / f"{contents}{_RECORD}").read_text())
+        known = json.loads((self.folder / f"{contents}{RECORD}").read_text())
         return {key: etag for key, (_, _, etag) in known.items()}
 
 
@@ -180,7 +183,21 @@ def _remove(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _is_locked(mark: Path) -> bool:
+@contextlib.contextmanager
+def locked_prefix(folder: Path) -> Iterator[bool]:
+    """Hold the lock of a prefix if no other process has it, and yield whether that is so."""
+    lock = os.open(folder / _LOCK, os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield True
+    except BlockingIOError:
+        yield False
+    finally:
+        os.close(lock)
+
+
+def is_locked(mark: Path) -> bool:
+    """Return whether a process uses the tree of a mark."""
     with contextlib.suppress(OSError):
         lock = os.open(mark, os.O_RDWR)
         try:

@@ -8,6 +8,7 @@ from pathlib import Path
 from threading import Event as ThreadEvent
 from threading import Lock, Thread  # tasks may replace the attributes of the module
 
+from skyward.caches.users import CacheUsers
 from skyward.errors import CredentialsError, StorageError
 from skyward.formatting import count_text, joined
 from skyward.process.clock import clock
@@ -27,6 +28,7 @@ from skyward.worker.volumes.copied import CopiedVolume
 from skyward.worker.volumes.mounted import MountedVolume
 from skyward.worker.volumes.peers import Connect, PeerFetcher, SharedFiles
 from skyward.worker.volumes.places import PlaceError, Space, clear_abandoned
+from skyward.worker.volumes.pruning import SYNCED, WAITING
 from skyward.worker.volumes.spaces import SPACE
 from skyward.worker.volumes.store import StoreFetcher
 from skyward.worker.volumes.synced import SyncedVolume
@@ -87,12 +89,14 @@ class Volumes:
         try:
             self._space = Space(os.environ.get(SPACE) or f"worker-{os.getpid()}")
             clear_abandoned()
+            cache = _cache_folder(command.cache)
+            CacheUsers(cache).enter(self._space.folder.name)
             for index, volume in enumerate(command.volumes):
                 source: Fetcher = StoreFetcher(volume.location)
                 if index < len(command.peers) and command.peers[index]:
                     source = PeerFetcher(command.peers[index], self._connect, source)
                 try:
-                    paths.append(str(self._attach_one(volume, index, _cache_folder(command.cache), source)))
+                    paths.append(str(self._attach_one(volume, index, cache, source)))
                 except (AttachError, PlaceError) as error:
                     where = f"Volume {volume.location.describe} at {volume.mount}"
                     is_final = isinstance(error, PlaceError) or error.is_final
@@ -102,7 +106,8 @@ class Volumes:
             self._tell(VolumesAttached(f"The volumes could not be attached: {type(error).__name__}: {error}"))
             return
         self.shared.attaching = False
-        os.environ[VOLUMES] = json.dumps(dict(zip([each.mount for each in command.volumes], paths, strict=True)))
+        attached = dict(zip([each.mount for each in command.volumes], paths, strict=True))
+        os.environ[VOLUMES] = json.dumps({**json.loads(os.environ.get(VOLUMES, "{}")), **attached})
         self.tell_states()
         self._tell(VolumesAttached(paths=tuple(paths), contents=tuple(each.contents for each in self._attached)))
 
@@ -134,12 +139,12 @@ class Volumes:
         tool = find_tool(read_only=volume.read_only)
         assert tool is not None
         assert self._space is not None
-        state = cache / "waiting" / f"{self._space.folder.name}-{index}"
+        state = cache / WAITING / f"{self._space.folder.name}-{index}"
         return MountedVolume(volume, tool, self._space, state, partial(self._show, volume), self._changed)
 
     def _synced(self, volume: NodeVolume, index: int, cache: Path, fetcher: Fetcher) -> AttachedVolume:
         assert self._space is not None
-        folder = cache / "synced" / f"{self._space.folder.name}-{index}"
+        folder = cache / SYNCED / f"{self._space.folder.name}-{index}"
         folder.mkdir(parents=True)
         return SyncedVolume(
             volume,

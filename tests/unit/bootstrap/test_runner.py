@@ -295,6 +295,7 @@ def test_environment_of_a_worker_has_the_variables_of_the_image() -> None:
     ready, _, _ = run(Step([READY]))
     assert worker_environment(PLAN, ready) == {
         "A": "b",
+        "SKYWARD_CACHES": f"{ready.directory}/caches",
         "SKYWARD_LOCKS": f"{ready.directory}/used/{PLAN.image_hash}",
     }
     assert PLAN.includes == Includes()

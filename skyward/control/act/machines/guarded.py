@@ -10,6 +10,7 @@ from skyward.providers import (
     ImageBuildingProvider,
     Instance,
     Leftover,
+    NativeVolumeProvider,
     Offer,
     PoolIdentity,
     Provider,
@@ -17,7 +18,7 @@ from skyward.providers import (
     ProviderImage,
     SweepableProvider,
 )
-from skyward.specs import Spec
+from skyward.specs import Spec, Volume
 from skyward.values.validation import shown
 
 __all__ = ["GuardedProvider", "ProviderCallError", "guarded"]
@@ -53,6 +54,13 @@ class GuardedProvider:
         """Call `prepare` of the provider."""
         found = await self._call("prepare", lambda: self._provider.prepare(spec, offer, pool))
         return found if isinstance(found, Cluster) else self._refuse("prepare", found, "a Cluster")
+
+    async def attach(self, cluster: Cluster, volumes: Sequence[Volume]) -> Cluster:
+        """Call `attach` of the provider."""
+        provider = self._provider
+        assert isinstance(provider, NativeVolumeProvider)
+        found = await self._call("attach", lambda: provider.attach(cluster, volumes))
+        return found if isinstance(found, Cluster) else self._refuse("attach", found, "a Cluster")
 
     async def provision(self, cluster: Cluster, count: int) -> tuple[Cluster, Sequence[Instance]]:
         """Call `provision` of the provider."""

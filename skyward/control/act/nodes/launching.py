@@ -36,7 +36,15 @@ from skyward.formatting import count_text
 from skyward.journal import ClusterEntry, MachineEntry, PoolRecord, WorkerEntry
 from skyward.link.ssh.worker import end_orphan
 from skyward.market import reason_of
-from skyward.providers.protocol import SETUP_FIELDS, Access, Cluster, Instance, SSHAccess, acts_on
+from skyward.providers.protocol import (
+    SETUP_FIELDS,
+    Access,
+    Cluster,
+    Instance,
+    SSHAccess,
+    acts_on,
+    native_volumes,
+)
 from skyward.scaling.snapshot import Group
 from skyward.specs import Nodes, Options, Spec
 
@@ -452,11 +460,25 @@ class Launcher:
                 if not is_shown and state is not self._preferred:
                     for note in offered.notes:
                         _logger.warning("%s: %s", state.source, note)
-                cluster = await offered.provider.prepare(offered.spec, offered.offer, self._record.identity)
+                cluster = await self._prepared(offered)
                 state.prepared = replace(cluster, tags=self._record.identity.tags)
                 self._record.prepared(state.entry, state.prepared)
                 await self._choose_image(state)
             return state.cluster
+
+    async def _prepared(self, offered: SourceOffer) -> Cluster:
+        """Set up the resources of a source, and find the volumes that its provider attaches."""
+        provider = offered.provider
+        cluster = await provider.prepare(offered.spec, offered.offer, self._record.identity)
+        native = native_volumes(offered.spec, offered.config)
+        if not native:
+            return cluster
+        assert isinstance(provider, GuardedProvider)
+        try:
+            return await provider.attach(cluster, native)
+        except Exception:
+            await provider.teardown(cluster)
+            raise
 
     async def _choose_image(self, state: SourceState) -> None:
         """Let the machines of a source start from an image that was built with their environment, if there is one."""

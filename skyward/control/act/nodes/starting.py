@@ -17,12 +17,19 @@ from skyward.bootstrap.supplies import Supplier
 from skyward.control.act.machines.offers import SourceOffer
 from skyward.control.act.nodes.environments import GroupEnvironments
 from skyward.control.act.nodes.node import Node
-from skyward.control.act.nodes.volumes import attach_command, with_volume_packages, with_volume_tools
+from skyward.control.act.nodes.volumes import (
+    attach_command,
+    native_paths,
+    stored_volumes,
+    with_volume_packages,
+    with_volume_tools,
+)
 from skyward.link.connection.programs import ClientShell
 from skyward.providers.protocol import ExecAccess, LocalAccess
 from skyward.specs import Image, Options, Spec
 from skyward.specs.plugin import Plugin
 from skyward.specs.plugin_order import steps_of
+from skyward.task.volumes import VOLUMES
 from skyward.wire.protocol.messages import PluginPart, Prepare
 
 if TYPE_CHECKING:
@@ -86,8 +93,9 @@ class WorkerStarter:
 
     async def plan_of(self, spec: Spec, directory: str | None) -> Plan:
         """Return the plan for the environment of a spec in Skyward's directory on a machine, made once."""
-        steps = with_volume_tools(steps_of(spec.plugins, spec), spec.volumes)
-        image = with_volume_packages(spec.image, spec.volumes)
+        volumes = stored_volumes(spec)
+        steps = with_volume_tools(steps_of(spec.plugins, spec), volumes)
+        image = with_volume_packages(spec.image, volumes)
         key = (image, steps, directory)
         if key not in self._plans:
             self._supplier.begin()
@@ -158,7 +166,8 @@ class WorkerStarter:
             "SKYWARD_WORKER_EXECUTOR": worker.resolved_executor,
             "SKYWARD_METRICS": str(self._options.metrics_interval or 0),
             "SKYWARD_NOTICES": node.instance.notices,
-            "SKYWARD_PLUGINS": "1" if spec.volumes or parts_of(spec.plugins) else "",
+            "SKYWARD_PLUGINS": "1" if stored_volumes(spec) or parts_of(spec.plugins) else "",
+            **({VOLUMES: json.dumps(native)} if (native := native_paths(spec)) else {}),
             "MPLBACKEND": spec.image.env.get("MPLBACKEND", "agg"),
         }
 

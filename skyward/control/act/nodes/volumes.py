@@ -1,20 +1,34 @@
 """Volumes of nodes on the client: what their machines need, and the message that attaches them."""
 
 import asyncio
+import contextlib
+import logging
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from skyward.bootstrap.client_environment import cache_directory
+from skyward.control.act.machines.offers import provider_config
 from skyward.errors import SpecError, StorageError
-from skyward.providers.protocol import Access, LocalAccess
+from skyward.providers.protocol import Access, LocalAccess, native_volumes
 from skyward.specs import Image, Spec, Storage, Volume
 from skyward.specs.plugin import PluginStep
 from skyward.storage.failures import UNREACHABLE
 from skyward.storage.listing import check, list_objects
 from skyward.storage.location import BucketLocation
 from skyward.wire.protocol.volumes import AttachVolumes, NodeVolume
+from skyward.worker.volumes.pruning import prune_volumes
 
-__all__ = ["attach_command", "check_volumes", "with_volume_packages", "with_volume_tools"]
+__all__ = [
+    "attach_command",
+    "check_volumes",
+    "native_paths",
+    "stored_volumes",
+    "with_volume_packages",
+    "with_volume_tools",
+]
+
+_logger = logging.getLogger(__name__)
 
 _CHECK_WITHIN = 5.0
 """Seconds that a store has to answer the client; one that only the nodes reach takes all of them."""
@@ -41,6 +55,17 @@ fi >&2
 """Set-up of machines on which buckets may be mounted. Without the programs, a node copies what it may only read."""
 
 
+def stored_volumes(spec: Spec) -> tuple[Volume, ...]:
+    """Return the volumes of a spec that are in object stores, and attached by the worker of a node."""
+    native = native_volumes(spec, provider_config(spec))
+    return tuple(volume for volume in spec.volumes if volume not in native)
+
+
+def native_paths(spec: Spec) -> dict[str, str]:
+    """Return the path of each volume that the provider attaches, by its mount."""
+    return {volume.mount: volume.mount for volume in native_volumes(spec, provider_config(spec))}
+
+
 def with_volume_packages(image: Image, volumes: Sequence[Volume]) -> Image:
     """Return the environment with the package that nodes with these volumes need."""
     return replace(image, pip=(*image.pip, _PACKAGE)) if volumes else image
@@ -55,19 +80,28 @@ async def attach_command(spec: Spec, access: Access | None, *, is_local: bool) -
     """Return the message that attaches the volumes of a node, with credentials that are looked up now.
 
     Args:
-        spec: spec of the node; None is returned if it has no volumes.
+        spec: spec of the node; None is returned if it has no volumes, or its provider attaches them.
         access: access to its machine.
         is_local: whether that is the client's own machine.
 
     Raises:
         CredentialsError: there are no credentials.
     """
-    if not spec.volumes:
+    if not (stored := stored_volumes(spec)):
         return None
-    volumes = await asyncio.to_thread(lambda: tuple(map(_node_volume, spec.volumes)))
+    volumes = await asyncio.to_thread(lambda: tuple(map(_node_volume, stored)))
+    if is_local:
+        await asyncio.to_thread(_prune_own)
     directory = None if access is None or isinstance(access, LocalAccess) else access.directory
     own = f"{directory}/volumes" if directory else ""
     return AttachVolumes(volumes, str(cache_directory() / "volumes") if is_local else own, is_local)
+
+
+def _prune_own() -> None:
+    """Remove what is unused from the cache of local nodes, once a day. The cache of a machine is pruned there."""
+    with contextlib.suppress(OSError):
+        for line in prune_volumes(cache_directory() / "volumes", time.time()):
+            _logger.warning("%s", line)
 
 
 async def check_volumes(specs: Iterable[Spec]) -> list[str]:
@@ -80,7 +114,7 @@ async def check_volumes(specs: Iterable[Spec]) -> list[str]:
         CredentialsError: there are no credentials for one.
         StorageError: one refuses, or a volume is read-only and has no objects.
     """
-    volumes = {volume for spec in specs for volume in spec.volumes}
+    volumes = {volume for spec in specs for volume in stored_volumes(spec)}
     return list(filter(None, await asyncio.gather(*(asyncio.to_thread(_check, volume) for volume in volumes))))
 
 
