@@ -50,7 +50,7 @@ BANNED_NAMES = frozenset(
         *("Spreading", "Tape", "TroubleView", "blame", "brisk", "broke", "heard", "here", "to_the_end", "unfit"),
     }
 )
-"""Names that were replaced by the field's terms (`docs/glossary.md`): of modules, classes, functions and fields."""
+"""Names that were replaced by the field's terms (`docs/reference/glossary.md`): of modules, classes and functions."""
 
 NOT_ROOMS = frozenset({"adapters", "pool", "time"})
 """Names of rooms that are also names of variables in texts, or of a module of Python."""
@@ -437,7 +437,7 @@ def unknown_dotted_names() -> list[str]:
     """Return dotted names in backticks, in code and documents, that begin with a room or a class and do not exist."""
     segments = {part for room in rooms() for part in room.split(".")} - NOT_ROOMS
     files = [path for path in code_files() if path.suffix == ".py"]
-    files += [ROOT / "CONTRIBUTING.md", ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    files += [ROOT / "CONTRIBUTING.md", ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     found = []
     for path in files:
         for match in _DOTTED.finditer(_text(path)):

@@ -141,6 +141,6 @@ def test_texts_name_existing_subcommands_of_the_command() -> None:
 
 
 def test_code_names_existing_files_of_the_documentation() -> None:
-    named = {(path, name) for path in SOURCES for name in re.findall(r"\bdocs/[\w-]+\.md", path.read_text())}
+    named = {(path, name) for path in SOURCES for name in re.findall(r"\bdocs/[\w/-]+\.md", path.read_text())}
     assert named
     assert not [f"{path}: {name}" for path, name in named if not (ROOT / name).exists()]
