@@ -10,6 +10,8 @@ So no page repeats a table of the code, and what the code gains is in the site w
 
 from typing import TYPE_CHECKING, Any
 
+from pygments.lexers import TextLexer
+
 from docs.generate.docstrings import connect_docstrings
 from docs.generate.domain import SkywardDomain
 from docs.generate.fences import fill
@@ -25,6 +27,7 @@ def setup(app: "Sphinx") -> dict[str, Any]:
     """Add the domain and the handlers to Sphinx."""
     app.add_domain(SkywardDomain)
     app.connect("source-read", fill)
+    app.add_lexer("csv", TextLexer)
     connect_docstrings(app)
     connect_references(app)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

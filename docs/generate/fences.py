@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from docs.generate import commands, configuration, errors, names, options, plugins, policies, providers
+from docs.generate import commands, configuration, errors, names, options, plugins, policies, providers, published
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -23,6 +23,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "error-table": errors.error_table,
     "plugin-table": plugins.plugin_table,
     "policy-table": policies.policy_table,
+    "published-names": published.published_names,
     "provider-table": providers.provider_table,
 }
 """Each part by its name, with the function that writes it as Markdown."""

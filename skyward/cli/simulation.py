@@ -158,7 +158,7 @@ def run_simulate(given: argparse.Namespace) -> int:
     scenario = scenario_of(given)
     scenarios = [scenario]
     if given.compare:
-        scenarios += [scenario.under(name) for name in POLICIES if name != scenario.policy]
+        scenarios += [scenario.under(name) for name in POLICIES if name != scenario.policy_name]
     with progress_of(scenarios) as progress:
         results = compare(scenarios, progress)
         bounds = LowerBounds(scenario)

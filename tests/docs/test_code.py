@@ -157,7 +157,8 @@ def check_names(block: Block, names: Mapping[str, Any]) -> None:
             if isinstance(called, type) and not names_of(node) - names.keys():
                 eval(compile(ast.Expression(node), block.place, "eval"), dict(names))
             elif len(positional) == len(node.args):
-                inspect.signature(called).bind(*positional, **arguments)
+                method = [None] if ast.unparse(node.func).startswith("pool.") else []
+                inspect.signature(called).bind(*method, *positional, **arguments)
 
 
 def looked_up(node: ast.expr) -> Any:

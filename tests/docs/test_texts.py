@@ -34,7 +34,10 @@ ERRORS_OF_OTHERS = {"CalledProcessError", "CancelledError", "CannotPullContainer
 def mentions(pattern: str) -> Iterator[tuple[str, str]]:
     """Yield each match of a pattern at the start of code in a sentence, with its page."""
     for page in pages():
-        text = re.sub(r"^(```+).*?^\1$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+        text = page.read_text()
+        if page.name == "coming-from.md":
+            text = re.sub(r"^\|[^|]*\|", "|", text, flags=re.MULTILINE)  # the column with names of other libraries
+        text = re.sub(r"^(```+).*?^\1$", "", text, flags=re.DOTALL | re.MULTILINE)
         for code in re.findall(r"(?<!`)`([^`\n]+)`(?!`)", text):
             for match in re.finditer(pattern, code):
                 yield page.relative_to(ROOT).as_posix(), match[1]
