@@ -16,8 +16,7 @@ extensions = ["myst_nb", "sphinx.ext.autodoc", "docs.generate"]
 exclude_patterns = ["generate", "**/conftest.py"]
 nitpicky = True
 
-suppress_warnings = ["toc.empty_glob"]  # `use/*` is for pages that are not in the list yet
-
+myst_enable_extensions = ["attrs_inline"]
 myst_heading_anchors = 4
 nb_execution_mode = "off"  # notebooks are shown with the outputs that nbval has compared
 nb_merge_streams = True
