@@ -15,6 +15,7 @@ from pygments.lexers import TextLexer
 from docs.generate.docstrings import connect_docstrings
 from docs.generate.domain import SkywardDomain
 from docs.generate.fences import fill
+from docs.generate.links import connect_links
 from docs.generate.references import connect_references
 
 if TYPE_CHECKING:
@@ -30,4 +31,5 @@ def setup(app: "Sphinx") -> dict[str, Any]:
     app.add_lexer("csv", TextLexer)
     connect_docstrings(app)
     connect_references(app)
+    connect_links(app)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -4,6 +4,7 @@ import inspect
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
+from itertools import takewhile
 from textwrap import dedent
 from typing import TYPE_CHECKING, Any, Final
 
@@ -44,7 +45,8 @@ def restructured(text: str, value: type) -> list[str]:
 
 
 def _restructured(lines: Sequence[str], value: object, config: Any, kind: Any) -> list[str]:
-    found = GoogleDocstring(list(_with_code(lines)), config, None, kind, "", value).lines()
+    prepared = list(_with_code(_one_by_one(lines)))
+    found = GoogleDocstring(prepared, config, None, kind, "", value).lines()
     if kind in ("class", "exception") and isinstance(value, type):
         found = [*_with_types(value, found), *_missing_fields(value, found)]
     return found
@@ -62,7 +64,8 @@ def _with_types(value: type, lines: Sequence[str]) -> Iterator[str]:
 
 
 def _facts(value: type, name: str, defaults: Mapping[str, object]) -> Iterator[str]:
-    """Yield the options of the directive of an attribute: its type and its default."""
+    """Yield the options of the directive of an attribute: its type and its default. It is not in the contents of pages."""
+    yield "   :no-contents-entry:"
     for each in value.__mro__:
         annotation = inspect.get_annotations(each).get(name)
         if annotation is not None:
@@ -82,6 +85,23 @@ def _is_of_others(app: "Sphinx", what: str, name: str, member: object, skip: boo
     function = member.fget if isinstance(member, property) else member
     module = getattr(function, "__module__", None)
     return True if module is not None and module.partition(".")[0] not in OURS else None
+
+
+def _one_by_one(lines: Sequence[str]) -> list[str]:
+    """Return the lines with an entry for each of several attributes that share a text, as in `min, max: bounds`."""
+    found: list[str] = []
+    inside = False
+    for place, line in enumerate(lines):
+        inside = line == "Attributes:" or (inside and (not line or line.startswith(" ")))
+        entry = re.match(r"^    (\w+(?:, \w+)+): (.*)$", line) if inside else None
+        if entry is None:
+            found.append(line)
+            continue
+        rest = takewhile(lambda each: each.startswith("        "), lines[place + 1 :])
+        text = " ".join([entry[2], *(each.strip() for each in rest)])
+        *others, last = entry[1].split(", ")
+        found += [f"    {name}: {text}" for name in others] + [f"    {last}: {entry[2]}"]
+    return found
 
 
 def _with_code(lines: Sequence[str]) -> Iterator[str]:
@@ -112,7 +132,8 @@ def _missing_fields(value: type, lines: Sequence[str]) -> Iterator[str]:
         return
     there = {found[1] for line in lines if (found := _ATTRIBUTE.match(line))}
     for field in fields(value):
-        if field.init and field.name[0] != "_" and field.name not in there:
+        is_own = field.name in inspect.get_annotations(value)
+        if is_own and field.init and field.name[0] != "_" and field.name not in there:
             yield from ("", f".. attribute:: {field.name}", *_facts(value, field.name, _defaults(value)))
     yield ""
 

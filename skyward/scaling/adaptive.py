@@ -67,6 +67,8 @@ class Adaptive:
     """Scales by the work that waits, the time that a node takes to boot, and the price of each task.
 
     Attributes:
+        name: name of the policy.
+        interval: seconds between decisions while nothing happens; None for the pool's cooldown.
         packs: new tasks go to the fullest nodes, so that others idle and go.
     """
 

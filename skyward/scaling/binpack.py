@@ -31,6 +31,10 @@ class Binpack:
 
     A node is removed if it was idle for its timeout and the plan does not use it; a booting node likewise, if nothing
     has needed it for as long.
+
+    Attributes:
+        name: name of the policy.
+        interval: seconds between decisions while nothing happens; None for the pool's cooldown.
     """
 
     name: str = "binpack"

@@ -47,6 +47,11 @@ class FixedElastic:
     included, go above `up`, and shrink below `down`. A group that had a maximum above one is never primary: a group
     that cannot launch nodes for a while has the maximum of those it has.
 
+    Attributes:
+        up, down: tasks per slot above which a node is added, and below which one is removed.
+        name: name of the policy.
+        interval: seconds between decisions while nothing happens; None for the pool's cooldown.
+
     Raises:
         SpecError: a ratio is not a number of at least 0, or `down` is greater than `up`.
     """

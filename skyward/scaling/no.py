@@ -21,7 +21,12 @@ class NoRule:
 
 @dataclass(frozen=True, slots=True)
 class No:
-    """Scaler's `no`: only `Nodes` and `pool.resize` set the number of nodes."""
+    """Scaler's `no`: only `Nodes` and `pool.resize` set the number of nodes.
+
+    Attributes:
+        name: name of the policy.
+        interval: seconds between decisions while nothing happens; None for the pool's cooldown.
+    """
 
     name: str = "no"
     interval: float | None = None

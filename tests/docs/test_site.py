@@ -3,6 +3,7 @@
 import contextlib
 import importlib
 import os
+import re
 import subprocess
 import sys
 import zlib
@@ -11,7 +12,7 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAliasType
 from urllib.parse import unquote, urldefrag, urlsplit
 
 import pytest
@@ -173,6 +174,25 @@ def test_every_error_has_its_sentence(site: Path) -> None:
         if issubclass(getattr(sky, name), sky.SkywardError):
             sentence = (getattr(sky, name).__doc__ or "").partition("\n\n")[0].replace("``", "").replace("`", "")
             assert " ".join(sentence.split()) in text, name
+
+
+def test_every_field_has_a_text(site: Path) -> None:
+    """Each field and attribute of a public class says what it is."""
+    entry = re.compile(r'<dt class="sig sig-object py" id="([^"]+)">.*?</dt>\s*<dd>(.*?)</dd>', re.DOTALL)
+    silent = []
+    for path in sorted((site / "reference").glob("*.html")):
+        if path.stem != "types":
+            found = {name: re.sub(r"<[^>]+>", "", text).strip() for name, text in entry.findall(path.read_text())}
+            silent += [name for name, text in found.items() if not text and not is_alias(name)]
+    assert silent == []
+
+
+def is_alias(name: str) -> bool:
+    """Return whether a dotted name is that of a type alias, whose heading has its value."""
+    value: Any = sky
+    for part in name.split(".")[1:]:
+        value = getattr(value, part, None)
+    return isinstance(value, TypeAliasType)
 
 
 class Page(HTMLParser):
