@@ -1,6 +1,6 @@
 # Every command of the project. Each sets up what it needs first; see scripts/setup.sh.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lab test check unit local corpus machines containers slurm cloud vendors train ui panel notebooks docs docs-serve oldest bench lock clean kubernetes pods
+.PHONY: help setup demo lab test check unit local corpus machines containers slurm cloud vendors train ui panel package notebooks docs docs-serve oldest bench lock clean kubernetes pods
 
 BIN := .venv/bin
 # Three files of tests at a time, which wait more than they compute; tests/conftest.py says what stays together.
@@ -69,6 +69,9 @@ ui: setup ## tests of the side panel in a browser: with chromium
 panel: setup ## build the side panel, and test its models: with node and npm
 	@PYTHONPATH=. $(BIN)/python scripts/panel_build.py
 
+package: setup ## tests of the published package: its contents, and fresh environments with old and new packages; with chromium
+	$(BIN)/python -m pytest tests/package
+
 notebooks: setup ## run the notebooks, and compare what they show
 	$(BIN)/python -m pytest tests/notebooks notebooks
 
@@ -84,15 +87,15 @@ OF_PYTHON := async_functions await blobs client_process collections deadlines de
 	inputs interrupts keep kernel map output payloads remote_results sent_values shared_memory special_objects stopping \
 	streaming streams switch_interval task_isolation values
 
-oldest: ## the unit tier, and what may differ in the local tier, on the oldest supported Python, 3.12
-	@sh scripts/setup.sh --python 3.12 --venv .venv-3.12
+oldest: ## the unit tier, and what may differ in the local tier, on the oldest supported Python, 3.12, and packages
+	@sh scripts/setup.sh --python 3.12 --venv .venv-3.12 --lock requirements-oldest.lock
 	.venv-3.12/bin/python -m pytest $(AT_ONCE) $(OF_PYTHON:%=tests/local/test_%.py) tests/unit
 
 bench: ## the benchmarks, beside their floors and peers; ARGS="--quick --only calls" and the like
 	@sh scripts/setup.sh --venv .venv-bench --lock benchmarks/requirements.lock
 	.venv-bench/bin/python -m benchmarks $(ARGS)
 
-lock: setup ## resolve the lock files with the newest versions
+lock: setup ## resolve the lock files again
 	@sh scripts/lock.sh
 
 clean: ## remove what setup and the tests made

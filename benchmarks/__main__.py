@@ -29,6 +29,7 @@ MODULES = (
     "pools",
     "mixed",
     "packing",
+    "objects",
     "offers",
     "clouds",
     "ssh",

@@ -19,6 +19,7 @@ PACKAGES = (
     "cloudpickle",
     "numpy",
     "ipython",
+    "obstore",
     "joblib",
     "distributed",
     "ipyparallel",

@@ -8,15 +8,20 @@ node. A test checks that they were built from the current sources.
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 from scripts.panel_types import PATH, typescript
 
 FOLDER = Path(__file__).parents[1] / "labextension"
 NOTE = FOLDER / "dist" / "made-from"
+VERSION = re.compile(r'(?<="name": "skyward-panel",\n)( *"version": )"[^"]*"')
+"""The version of the panel, in `package.json`, and twice in `package-lock.json`."""
+
 SOURCES = ("package.json", "package-lock.json", "tsconfig.json", "webpack.config.js", "schema", "src", "style")
 
 
@@ -30,12 +35,20 @@ def digest() -> str:
     return whole.hexdigest()
 
 
+def with_version(text: str) -> str:
+    """Return the text of `package.json` or `package-lock.json` with the version of the project."""
+    version = tomllib.loads((FOLDER.parent / "pyproject.toml").read_text())["project"]["version"]
+    return VERSION.sub(rf'\1"{version}"', text)
+
+
 def main() -> int:
     """Build; return 0 on success."""
     if shutil.which("npm") is None:
         sys.stderr.write("panel: building the side panel takes node and npm; install node 20 or newer.\n")
         return 1
     PATH.write_text(typescript())
+    for name in ("package.json", "package-lock.json"):
+        (FOLDER / name).write_text(with_version((FOLDER / name).read_text()))
     installed, lock = FOLDER / "node_modules" / ".made-from", (FOLDER / "package-lock.json").read_text()
     # The builder is installed with JupyterLab, as a command beside this interpreter.
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))

@@ -75,9 +75,16 @@ renew_panel() {
   cp labextension/install.json "$panel"
 }
 
+# Compile the sources of the project: processes of the tests write no bytecode, and neither does any other where
+# PYTHONDONTWRITEBYTECODE is set.
+compile() {
+  "$venv/bin/python" -m compileall -q skyward skyward_jupyter providers kernel_bridge tests >/dev/null 2>&1 || :
+}
+
 made_from="$here $(cat "$lock" pyproject.toml scripts/setup.sh | cksum)"
 if [ "$(cat "$venv/.made-from" 2>/dev/null)" = "$made_from" ] && "$venv/bin/python" -c '' 2>/dev/null; then
   renew_panel
+  compile
   exit 0
 fi
 
@@ -126,10 +133,11 @@ fi
 say "Installing into $venv with $("$python" -V) ($python)"
 rm -f "$venv/.made-from"
 "$uv" venv --quiet --allow-existing --python "$python" "$venv" || fail "the virtual environment $venv could not be created with $python."
-"$uv" pip sync --quiet --require-hashes --python "$venv/bin/python" "$lock" ||
+"$uv" pip sync --quiet --compile-bytecode --require-hashes --python "$venv/bin/python" "$lock" ||
   fail "the packages of $lock could not be installed: see above, and check that uv reaches the package index (PIP_INDEX_URL, PIP_FIND_LINKS and SSL_CERT_FILE apply)."
 [ ! -L "$panel" ] || rm "$panel" # otherwise the build would be removed with the former install
 "$uv" pip install --quiet --no-deps --no-build-isolation --python "$venv/bin/python" --editable . ||
   fail "the project itself could not be installed: see above."
 renew_panel # without the files of a former build
+compile
 printf '%s\n' "$made_from" >"$venv/.made-from"

@@ -61,16 +61,19 @@ if TYPE_CHECKING:
         SkywardError,
         SlotsHeldError,
         SpecError,
+        StorageError,
         TaskCancelledError,
         TaskError,
         TaskExitError,
         TaskTimeoutError,
         TooLargeError,
         UsageError,
+        VolumeError,
     )
     from skyward.events.decisions import DecisionEvent, DecisionInputs
     from skyward.events.metrics import GPUMetrics, NodeMetrics
     from skyward.events.output import Follower, LogEntry, Logs
+    from skyward.events.volumes import VolumeState
     from skyward.functions.decorator import SkyFunction, function, main
     from skyward.functions.pending import PendingFunction, PendingFunctionGroup, gang, gather
     from skyward.functions.target import sky
@@ -90,13 +93,16 @@ if TYPE_CHECKING:
     from skyward.pool.reaping.reap import Reaped, reap
     from skyward.pool.reaping.sweep import Swept, sweep
     from skyward.pool.resource_requests import request_resources
-    from skyward.specs import Image, Nodes, Options, PipIndex, Spec, Volume, Worker
+    from skyward.specs import Image, Nodes, Options, PipIndex, Spec, Storage, Volume, Worker
     from skyward.specs.retries import Retries
+    from skyward.storage.listing import ObjectEntry
+    from skyward.storage.location import BucketLocation
     from skyward.task import collections
     from skyward.task.collections import barrier, counter, dict, lock, queue, set
     from skyward.task.instance import AcceleratorInfo, GangInfo, InstanceInfo, NetworkInfo, Peer, instance_info, is_head
     from skyward.task.output import OutputRule, silent, stderr, stdout
     from skyward.task.sharding import shard
+    from skyward.task.volumes import volume
     from skyward.views.live import watch
     from skyward_providers.adapter import Adapter  # circular: entry points, found by name
     from skyward_providers.aws import AWS  # circular: entry points, found by name
@@ -122,6 +128,7 @@ __all__ = [
     "Accelerator",
     "AcceleratorInfo",
     "Adapter",
+    "BucketLocation",
     "BudgetExhaustedError",
     "BuiltImage",
     "CellCost",
@@ -171,6 +178,7 @@ __all__ = [
     "Nodes",
     "NotOnNodeError",
     "NotPicklableError",
+    "ObjectEntry",
     "OnNodeError",
     "OperatorError",
     "Options",
@@ -206,6 +214,8 @@ __all__ = [
     "Spec",
     "SpecError",
     "StartupFailureView",
+    "Storage",
+    "StorageError",
     "Stream",
     "Swept",
     "TaskCancelledError",
@@ -220,6 +230,8 @@ __all__ = [
     "VastAI",
     "Verda",
     "Volume",
+    "VolumeError",
+    "VolumeState",
     "Worker",
     "accelerators",
     "attach",
@@ -258,6 +270,7 @@ __all__ = [
     "stdout",
     "sweep",
     "time",
+    "volume",
     "watch",
 ]
 
@@ -300,9 +313,13 @@ _HOMES = {
     "pool.reaping.sweep": ("Swept", "sweep"),
     "pool.resource_requests": ("request_resources",),
     "pool.executor": ("PoolExecutor",),
-    "specs": ("Image", "Nodes", "Options", "PipIndex", "Spec", "Volume", "Worker"),
+    "specs": ("Image", "Nodes", "Options", "PipIndex", "Spec", "Storage", "Volume", "Worker"),
     "specs.retries": ("Retries",),
+    "storage.listing": ("ObjectEntry",),
+    "storage.location": ("BucketLocation",),
     "task.collections": ("barrier", "counter", "dict", "lock", "queue", "set"),
+    "task.volumes": ("volume",),
+    "events.volumes": ("VolumeState",),
     "task.instance": ("AcceleratorInfo", "GangInfo", "InstanceInfo", "NetworkInfo", "Peer", "instance_info", "is_head"),
     "task.output": ("OutputRule", "silent", "stderr", "stdout"),
     "task.sharding": ("shard",),

@@ -36,16 +36,18 @@ SkywardError
 │   ├── BudgetExhaustedError      the pool spent its ``budget`` before the task had run
 │   ├── InputLostError            the process that fed it from an iterator is gone
 │   ├── KeptLostError             a value that it uses is no longer on its node (also a LookupError)
+│   ├── VolumeError               files that it wrote to a volume could not be uploaded; carries its value
 │   ├── NodeLostError             its node died, more often than ``retry_on_interruption`` allows
 │   ├── PluginError               a plugin could not prepare it, or finish it
 │   └── RemoteError               it raised an exception whose type cannot be rebuilt on the client
+├── StorageError                  an object store refused, did not answer, or a transfer failed (also a RuntimeError)
 └── IllegalTransitionError        a lifecycle has no such transition in its table: a bug in Skyward
 
 An exception raised by the user's own function arrives as its own type, with a ``RemoteTraceback`` as its cause; those
 of several nodes of a broadcast arrive as ``NodeErrors``, an ``ExceptionGroup``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError
 
 from skyward.formatting import nodes_text
@@ -87,12 +89,14 @@ __all__ = [
     "SkywardError",
     "SlotsHeldError",
     "SpecError",
+    "StorageError",
     "TaskCancelledError",
     "TaskError",
     "TaskExitError",
     "TaskTimeoutError",
     "TooLargeError",
     "UsageError",
+    "VolumeError",
 ]
 
 NO_POOL = "No pool is in scope: open one with `with sky.Compute(...) as pool:`"
@@ -285,6 +289,31 @@ class TaskCancelledError(TaskError, CancelledError):
     """The task was cancelled. Its work on the node was stopped."""
 
 
+class VolumeError(TaskError):
+    """The task has ended, but files that it wrote to a volume could not be uploaded.
+
+    Attributes:
+        value: the value that the task returned; None if it returned none.
+
+    Example:
+        try:
+            metrics = train(10) >> pool
+        except sky.VolumeError as error:
+            metrics = error.value
+    """
+
+    def __init__(
+        self, message: str, value: Callable[[], object] | None = None, *, subject: str = "", fix: str = ""
+    ) -> None:
+        super().__init__(message, subject=subject, fix=fix)
+        self._value = value
+
+    @property
+    def value(self) -> object:
+        """The value that the task returned."""
+        return None if self._value is None else self._value()
+
+
 class TaskExitError(TaskError):
     """The task called ``sys.exit()``, which ended only the task.
 
@@ -344,6 +373,20 @@ class RemoteError(TaskError):
     def __init__(self, message: str, type_name: str = "", *, subject: str = "") -> None:
         super().__init__(message, subject=subject)
         self.type_name = type_name
+
+
+class StorageError(SkywardError, RuntimeError):
+    """An object store refused a request or did not answer, or a file could not be read or written.
+
+    Attributes:
+        code: code of the store's error, such as "NoSuchBucket", or "Unreachable"; "" if there is none.
+        names: files or keys that failed, if the error is about some of several.
+    """
+
+    def __init__(self, message: str = "", *, code: str = "", names: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.code = code
+        self.names = tuple(names)
 
 
 class IllegalTransitionError(SkywardError):

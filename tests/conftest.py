@@ -30,8 +30,8 @@ _TIERS = Path(__file__).parent
 _PATIENCE = 20.0
 """Seconds that resources of a test have to disappear after its end."""
 
-_NETWORKS = frozenset({"containers", "kubernetes", "machines", "slurm", "ui"})
-"""Tiers of which one test runs at a time: a browser drops its downloads when a network is added or removed."""
+_SEQUENCES = ("ui", "containers", "slurm", "kubernetes")
+"""Tiers that share a server for the whole run: one process runs all of their tests, and begins with the longest."""
 
 _STAYS = (
     "skyward-loop",  # the library's only loop, a daemon for the life of the process
@@ -46,6 +46,8 @@ _STAYS = (
 settings.register_profile("skyward", settings.get_profile("default"), deadline=None)
 settings.load_profile("skyward")
 
+sys.dont_write_bytecode = False  # collection keeps the rewritten tests, whatever the environment says
+
 LocalPortCache.find_available_port = lambda self, ip: free_port(ip)  # type: ignore[method-assign]  # for kernels
 
 
@@ -56,6 +58,7 @@ def pytest_configure() -> None:
     os.environ["SKYWARD_DATA_DIR"] = str(Path(tempfile.tempdir, "data"))
     os.environ["SKYWARD_CACHE_DIR"] = str(Path(tempfile.tempdir, "cache"))
     os.environ["SKYWARD_DEFAULTS"] = ""
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
 
 
 def pytest_unconfigure() -> None:
@@ -66,24 +69,31 @@ def pytest_unconfigure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Set the tier of a test from its folder."""
+    """Set the tier of a test from its folder; put long sequences first, so that none is left when all else is done."""
     for item in items:
         if item.path.is_relative_to(_TIERS):
             item.add_marker(item.path.relative_to(_TIERS).parts[0])
         else:
             item.add_marker("notebooks")
+    order = {tier: place for place, tier in enumerate((*_SEQUENCES, "machines", "package"))}
+    items.sort(key=lambda item: order.get(item.path.relative_to(_TIERS.parent).parts[1], len(order)))
 
 
 class _Together(LoadScopeScheduling):  # type: ignore[misc]  # no types
-    """Assigns the tests of a file to one of the parallel processes, and those that create networks too."""
+    """Assigns the tests of a file to one of the parallel processes, and those of a sequence too."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        return "networks" if any(f"tests/{tier}/" in file for tier in _NETWORKS) else file
+        return next((tier for tier in _SEQUENCES if f"tests/{tier}/" in file), file)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _Together:
     return _Together(config, log)
+
+
+def pytest_collection_finish() -> None:
+    """Write no more bytecode: that of a module which a test changes twice in a second would be outdated."""
+    sys.dont_write_bytecode = True
 
 
 @pytest.fixture(autouse=True)

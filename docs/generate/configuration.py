@@ -2,16 +2,19 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields, is_dataclass
+from inspect import signature
 from typing import Any
 
 from docs.generate.docstrings import default_of, field_texts
 from docs.generate.markdown import entry, prose
+from skyward.config.storages import _PRESETS
 from skyward.config.values import _KNOWN, _OWNERS, is_of_nodes
 from skyward.providers.protocol import find_provider, provider_names
+from skyward.specs.storage import Storage
 from skyward_jupyter.options.settings import NAMES, CellSettings
 from skyward_jupyter.options.traits import ConfiguredMagics
 
-__all__ = ["cell_keys", "pool_keys", "provider_keys"]
+__all__ = ["cell_keys", "pool_keys", "provider_keys", "storage_keys"]
 
 
 def cell_keys() -> str:
@@ -39,6 +42,20 @@ def _pool_keys(paths: list[str]) -> Iterator[str]:
         text = texts.setdefault(owner, field_texts(owner))[name]
         field = next(each for each in fields(owner) if each.name == name)
         yield _key(f"pools.NAME.{path}", default_of(field), text)
+
+
+def storage_keys() -> str:
+    """Return an entry for each key of `[storages.NAME]`, with the types of storages that take it."""
+    texts = field_texts(Storage)
+    takers: dict[str, list[str]] = {name: [] for name in signature(Storage).parameters}
+    for kind, make in _PRESETS.items():
+        for name in signature(make).parameters:
+            takers.setdefault(name, []).append(kind)
+    parts = [_key("storages.NAME.type", MISSING, f"the kind of store: {', '.join(f'`{kind}`' for kind in _PRESETS)}")]
+    for name, kinds in takers.items():
+        of = f"For the types {', '.join(f'`{kind}`' for kind in kinds)}." if kinds else "Without a type."
+        parts.append(_key(f"storages.NAME.{name}", MISSING, f"{prose(texts.get(name, ''))} {of}".strip()))
+    return "\n".join(parts)
 
 
 def provider_keys() -> str:

@@ -64,7 +64,7 @@ def _with_types(value: type, lines: Sequence[str]) -> Iterator[str]:
 
 
 def _facts(value: type, name: str, defaults: Mapping[str, object]) -> Iterator[str]:
-    """Yield the options of the directive of an attribute: its type and its default. It is not in the contents of pages."""
+    """Yield the options of the directive of an attribute, which is not in the contents of its page: type, default."""
     yield "   :no-contents-entry:"
     for each in value.__mro__:
         annotation = inspect.get_annotations(each).get(name)

@@ -20,6 +20,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "cell-keys": configuration.cell_keys,
     "pool-keys": configuration.pool_keys,
     "provider-keys": configuration.provider_keys,
+    "storage-keys": configuration.storage_keys,
     "error-table": errors.error_table,
     "plugin-table": plugins.plugin_table,
     "policy-table": policies.policy_table,

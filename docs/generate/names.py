@@ -23,12 +23,12 @@ _ROOMS: Final[Mapping[str, tuple[str, ...]]] = {
     "functions": ("skyward.functions", "skyward.control.act.tasks", "skyward.pool.executor", "skyward.specs.retries"),
     "providers": ("skyward_providers",),
     "account": ("skyward.market", "skyward.journal", "skyward.pool.account", "skyward.pool.reaping"),
+    "storage": ("skyward.storage", "skyward.specs.storage", "skyward.specs.volume", "skyward.events.volumes"),
     "pools": ("skyward.pool", "skyward.specs", "skyward.accelerators", "skyward.control.act.recovered_tasks"),
-    "nodes": ("skyward.task.instance", "skyward.task.output", "skyward.task.sharding"),
+    "nodes": ("skyward.task.instance", "skyward.task.output", "skyward.task.sharding", "skyward.task.volumes"),
     "collections": ("skyward.task.collections",),
     "kept": ("skyward.kept",),
     "observation": ("skyward.control.observe", "skyward.events", "skyward.views"),
-    "storage": ("skyward.storage",),
 }
 """Rooms of each topic; the first one that matches decides."""
 

@@ -3,6 +3,7 @@
     [cells]                    defaults of every %%sky cell: pool, timeout, footer, ...
     [defaults]                 defaults of every pool of cells, overridden by the table of the pool
     [pools.NAME]               one pool: the fields of `sky.Compute`, with `image`, `worker` and `groups` as tables
+    [storages.NAME]            an object store, which a volume refers to by NAME as its `storage`
     [providers.NAME]           settings of the provider of that `type`, or of that name without one; a pool refers to it
                                by NAME as its `provider`
 

@@ -7,15 +7,16 @@ from typing import Any, Final
 
 from skyward.config.files import ConfigValue, File, find_files
 from skyward.config.providers import make_provider
+from skyward.config.storages import make_storage
 from skyward.config.values import GROUPS, PROVIDER, is_of_nodes, read_field, unknown_field
 from skyward.errors import SpecError
-from skyward.specs import Spec, resolve_groups
+from skyward.specs import Spec, Storage, resolve_groups
 from skyward.specs.paths import compute_fields
 from skyward.values.validation import closest
 
 __all__ = ["Config", "load"]
 
-TABLES: Final = ("cells", "defaults", "pools", "providers")
+TABLES: Final = ("cells", "defaults", "pools", "providers", "storages")
 _NESTED: Final = frozenset({"image", "worker"})
 """Fields of a pool that are tables of fields."""
 
@@ -55,6 +56,28 @@ class Config:
             SpecError: there is no such provider, or its settings are missing or wrong.
         """
         return self._provider(name) if name in self.providers else read_field(PROVIDER, name, Path())
+
+    @property
+    def storages(self) -> tuple[str, ...]:
+        """Names of the storages that have a table, in the order of the files."""
+        return tuple(dict.fromkeys(name for file in self.files for name in _table(_get(file, "storages"))))
+
+    def storage(self, name: str) -> Storage:
+        """Return the storage of a `[storages.NAME]` table.
+
+        Raises:
+            SpecError: there is no such table, or a key or a value is wrong.
+        """
+        if name not in self.storages:
+            raise SpecError(
+                f"There is no storage {name!r}: write a table `[storages.{name}]` in skyward.toml; "
+                f"{closest(name, self.storages)}"
+            )
+        return make_storage(name, self._merged("storages", name))
+
+    def _merged(self, *key: str) -> dict[str, ConfigValue]:
+        """Return the keys of a table, of all files."""
+        return {name: found for file in self.files for name, found in _below(_get(file, *key))}
 
     def cells(self) -> dict[str, ConfigValue]:
         """Return the fields of `[cells]` by name, as written."""

@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from skyward.config.merged import load
+from skyward.config.merged import Config, load
 from skyward.providers.protocol import check_provider_name
-from skyward.specs import OptionFields, Spec
+from skyward.specs import OptionFields, Spec, Volume
 from skyward.specs.paths import compute_fields
 
-__all__ = ["configured", "configured_values", "with_named_provider"]
+__all__ = ["configured", "configured_values", "with_named_settings"]
 
 
 def configured_values(name: str) -> dict[str, Any]:
@@ -41,13 +41,18 @@ def configured(name: str | None, specs: Sequence[object], options: object, field
     return {**found, **fields}
 
 
-def with_named_provider(spec: Spec) -> Spec:
-    """Return a spec with the settings of the `[providers.NAME]` table that its provider names, if there is one.
+def with_named_settings(spec: Spec) -> Spec:
+    """Return a spec with the settings of the tables that its provider and its volumes name.
+
+    These are `[providers.NAME]`, if there is one, and `[storages.NAME]`.
 
     Raises:
         ProviderMissingError: the provider is the name of no table, and of no installed provider.
-        SpecError: a file, a key or a value is wrong.
+        SpecError: a storage is the name of no table, or a file, a key or a value is wrong.
     """
+    if any(isinstance(volume.storage, str) for volume in spec.volumes):
+        config = load()
+        spec = replace(spec, volumes=tuple(_with_storage(volume, config) for volume in spec.volumes))
     if not isinstance(spec.provider, str):
         return spec
     config = load()
@@ -55,3 +60,7 @@ def with_named_provider(spec: Spec) -> Spec:
         return replace(spec, provider=config.provider(spec.provider))
     check_provider_name(spec.provider)
     return spec
+
+
+def _with_storage(volume: Volume, config: Config) -> Volume:
+    return replace(volume, storage=config.storage(volume.storage)) if isinstance(volume.storage, str) else volume

@@ -124,7 +124,7 @@ def _prepared(path: str, raw: Any, folder: Path) -> Any:
                 f"plugins must be a list, as in `plugins = ['torch']`, or a table, but it is of type {_kind(raw)}."
             )
         case "volumes", list():
-            return [Volume(**each) for each in raw]
+            return [Volume.parse(each) if isinstance(each, str) else Volume(**each) for each in raw]
         case "image.pip_indexes", list():
             return [PipIndex(**each) for each in raw]
         case "image.includes", list():

@@ -8,7 +8,7 @@ from skyward.control.act.machines.offers import provider_config
 from skyward.plugins.registry import make_plugin, plugin_names
 from skyward.providers.protocol import ExecAccess, LocalAccess, SSHAccess, provider_names
 from skyward.scaling.registry import POLICIES
-from skyward.specs import FrozenMap, Image, Needs, Nodes, NodesLike, OptionFields, Options, Spec, resolve_groups
+from skyward.specs import FrozenMap, Image, Needs, Nodes, NodesLike, OptionFields, Options, Spec, Volume, resolve_groups
 from skyward.specs.options import TARGETS
 from skyward.specs.paths import compute_fields, field_paths
 from skyward.specs.placement import On, target_of
@@ -41,6 +41,7 @@ __all__ = [
     "SSHAccess",
     "Spec",
     "UpdateFields",
+    "Volume",
     "capability_set",
     "closest",
     "compute_fields",

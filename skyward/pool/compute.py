@@ -16,7 +16,7 @@ from functools import partial
 from operator import index
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, Unpack, cast, overload
 
-from skyward.config.pools import configured, with_named_provider
+from skyward.config.pools import configured, with_named_settings
 from skyward.control.act.pool import Pool
 from skyward.control.act.tasks.future import TaskFuture, wait_result
 from skyward.control.act.tasks.group_stream import GroupStream
@@ -31,6 +31,7 @@ from skyward.errors import (
     PoolClosedError,
     ProvisioningError,
     SpecError,
+    StorageError,
     UsageError,
 )
 from skyward.events import BaseEvent, Event, EventStream
@@ -132,7 +133,7 @@ class Compute(RightSide):
     ) -> None:
         resolved = resolve_groups(specs, options, configured(name, specs, options, fields), name)
         self._groups = FrozenMap(
-            {group: tuple(map(with_named_provider, specs)) for group, specs in resolved.groups.items()}
+            {group: tuple(map(with_named_settings, specs)) for group, specs in resolved.groups.items()}
         )
         self._options = resolved.options
         self.name = name or f"pool-{next(_numbers)}"
@@ -235,7 +236,12 @@ class Compute(RightSide):
             self._launching = None
 
     def close(self) -> None:
-        """Leave the contexts of the plugins, stop running tasks and terminate all machines. Idempotent."""
+        """Leave the contexts of the plugins, stop running tasks and terminate all machines. Idempotent.
+
+        Raises:
+            ProvisioningError: some machines may be left; `sky reap` terminates them.
+            StorageError: files that tasks wrote to volumes could not be uploaded; the message names them.
+        """
         try:
             self._leave_plugins()
         finally:
@@ -248,7 +254,7 @@ class Compute(RightSide):
             if self._pool is not None:
                 with self._shown():
                     background.run(self._pool.close()).result()
-        except ProvisioningError:  # the rest is left to `sky reap`
+        except (ProvisioningError, StorageError):  # machines that are left are for `sky reap`
             opened.discard(self)
             _was_closed(self)
             raise
@@ -447,7 +453,7 @@ class Compute(RightSide):
         """
         name = self._group_name(group)
         pool = self._ready()
-        specs = tuple(map(with_named_provider, updated(self._groups[name], fields, self._options.worker)))
+        specs = tuple(map(with_named_settings, updated(self._groups[name], fields, self._options.worker)))
 
         async def change() -> None:
             if await pool.update(name, specs):

@@ -499,7 +499,7 @@ class ProviderConfig(Protocol):
 
 SKYWARD_FIELDS: Final = frozenset({
     "provider", "nodes", "allocation", "max_hourly_cost", "resources", "capabilities", "idle_timeout", "image.env",
-    "plugins",
+    "plugins", "volumes",
 })  # fmt: skip  # one name a line says no more
 """Fields of `Spec`, and of its `Image`, that Skyward acts on with any provider."""
 
@@ -510,7 +510,7 @@ SETUP_FIELDS: Final = frozenset({
 """Fields that act on machines whose environment Skyward sets up: those whose access names no interpreter."""
 
 PROVIDER_FIELDS: Final = SETUP_FIELDS | {
-    "accelerator", "vcpus", "memory_gb", "disk_gb", "architecture", "region", "ttl", "volumes", "warm",
+    "accelerator", "vcpus", "memory_gb", "disk_gb", "architecture", "region", "ttl", "warm",
 }  # fmt: skip  # as above
 """Fields that depend on the provider."""
 

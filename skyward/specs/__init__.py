@@ -5,11 +5,13 @@ Names load on first use, because a node needs only the modules about tasks.
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from skyward.specs.image import Image, PipIndex, SkywardSource, Volume
+    from skyward.specs.image import Image, PipIndex, SkywardSource
     from skyward.specs.nodes import Executor, Nodes, NodesLike, Worker
     from skyward.specs.options import Console, OptionFields, Options, Selection
     from skyward.specs.resolve import DEFAULT_GROUP, ComputeFields, GroupsLike, Resolved, resolve_groups
     from skyward.specs.spec import Allocation, Architecture, Spec, SpecFields
+    from skyward.specs.storage import Credential, Storage
+    from skyward.specs.volume import Volume, VolumeMode
     from skyward.values.needs import NOTHING, Needs, Resources
     from skyward.values.validation import FrozenMap
 
@@ -20,6 +22,7 @@ __all__ = [
     "Architecture",
     "ComputeFields",
     "Console",
+    "Credential",
     "Executor",
     "FrozenMap",
     "GroupsLike",
@@ -36,13 +39,15 @@ __all__ = [
     "SkywardSource",
     "Spec",
     "SpecFields",
+    "Storage",
     "Volume",
+    "VolumeMode",
     "Worker",
     "resolve_groups",
 ]
 
 _HOMES = {
-    "skyward.specs.image": ("Image", "PipIndex", "SkywardSource", "Volume"),
+    "skyward.specs.image": ("Image", "PipIndex", "SkywardSource"),
     "skyward.values.needs": ("NOTHING", "Needs", "Resources"),
     "skyward.specs.nodes": ("Executor", "Nodes", "NodesLike", "Worker"),
     "skyward.specs.options": ("Console", "OptionFields", "Options", "Selection"),
@@ -54,6 +59,8 @@ _HOMES = {
         "resolve_groups",
     ),
     "skyward.specs.spec": ("Allocation", "Architecture", "Spec", "SpecFields"),
+    "skyward.specs.storage": ("Credential", "Storage"),
+    "skyward.specs.volume": ("Volume", "VolumeMode"),
     "skyward.values.validation": ("FrozenMap",),
 }
 """Names of each module."""

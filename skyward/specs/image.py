@@ -1,4 +1,4 @@
-"""Environment of a node, set up before tasks run, and the storage that is mounted on it."""
+"""Environment of a node, set up before tasks run."""
 
 import hashlib
 import json
@@ -6,7 +6,6 @@ import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from posixpath import normpath
 from typing import TYPE_CHECKING, Any, Literal
 
 from skyward.errors import SpecError
@@ -27,7 +26,7 @@ from skyward.values.validation import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Image", "PipIndex", "SkywardSource", "Volume"]
+__all__ = ["Image", "PipIndex", "SkywardSource"]
 
 type SkywardSource = Literal["auto", "local", "github", "pypi"]
 
@@ -35,7 +34,6 @@ DEFAULT_EXCLUDES = ("__pycache__", "*.pyc", "*.pyo", ".git", ".venv", "node_modu
 
 _PYTHON = re.compile(r"3\.([0-9]{1,3})(\.[0-9]{1,3})?")
 _OLDEST_PYTHON = 12
-_FORBIDDEN_MOUNTS = ("/", "/opt", "/opt/skyward", "/root", "/tmp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,43 +192,3 @@ def _check_python(version: object) -> None:
         raise SpecError(
             f"python must be 3.{_OLDEST_PYTHON} or newer, which Skyward needs on a node, but got {version}."
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Volume(Value):
-    """Bucket, or the part of it under `prefix`, mounted on every node.
-
-    Attributes:
-        bucket: name of the bucket.
-        mount: absolute path on the node.
-        prefix: part of the bucket that is mounted.
-        read_only: True if tasks may only read it.
-        storage: location of the bucket; None for the provider's own storage.
-
-    Raises:
-        SpecError: the bucket is empty, or the mount is not an absolute path or hides a folder that the node needs.
-
-    Example:
-        >>> sky.Volume(bucket="datasets", mount="/data", prefix="images")
-    """
-
-    bucket: str
-    mount: str
-    prefix: str = ""
-    read_only: bool = True
-    storage: object | None = None
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.bucket, str) or not self.bucket:
-            raise SpecError(f"Volume bucket must be the name of a bucket, but got {shown(self.bucket)}.")
-        if not isinstance(self.mount, str) or not self.mount.startswith("/"):
-            raise SpecError(f"Volume mount must be an absolute path, such as '/data', but got {shown(self.mount)}.")
-        path = "/" + normpath(self.mount).lstrip("/")
-        if path in _FORBIDDEN_MOUNTS or path.startswith("/opt/skyward/"):
-            raise SpecError(
-                f"Volume mount {self.mount!r} would hide a folder that the node needs: use another path, such as "
-                "'/data'."
-            )
-        of_type(self.prefix, "Volume prefix", str, "prefix='train/'")
-        of_type(self.read_only, "Volume read_only", bool, "read_only=False")
-        self._set(mount=path)

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
 
 from skyward.accelerators import Accelerator, parse_accelerator
 from skyward.errors import SpecError
-from skyward.specs.image import Image, Volume
+from skyward.specs.image import Image
 from skyward.specs.nodes import Nodes, NodesLike
 from skyward.specs.plugin import Plugin
 from skyward.specs.plugin_order import ordered
+from skyward.specs.volume import Volume, check_mounts
 from skyward.values import limits
 from skyward.values.needs import capability_set, resource_map
 from skyward.values.validation import FrozenMap, Value, choice, listed, number, of_type, seconds, shown
@@ -63,7 +64,7 @@ class Spec(Value):
         region: region, by the provider's own name.
         max_hourly_cost: maximum price of one node, USD per hour.
         ttl: lease in seconds: how long a node outlives its client.
-        volumes: buckets to mount.
+        volumes: buckets, or parts of them, on every node.
         plugins: plugins that extend the environment and wrap the tasks, such as `sky.plugins.torch()`.
         resources: resources of each node that tasks can request, in addition to those derived; 0 hides a derived one.
         capabilities: capabilities of each node that tasks can request, in addition to those derived.
@@ -129,17 +130,15 @@ class Spec(Value):
         number(self.warm, "warm", zero=True, most=limits.WARM)
         self._set(
             nodes=Nodes.of(self.nodes),
-            volumes=listed(self.volumes, "volumes", "sky.Volume('bucket', '/data')"),
+            volumes=listed(self.volumes, "volumes", "sky.Volume('bucket', '/data')", Volume),
             plugins=ordered(listed(self.plugins, "plugins", "sky.plugins.torch()")),
             resources=resource_map(self.resources, zeros=True),
             capabilities=capability_set(self.capabilities),
         )
         for volume in self.volumes:
             of_type(volume, "volumes", Volume, "volumes=[sky.Volume('bucket', '/data')]")
-        mounts = [volume.mount for volume in self.volumes]
-        for mount in mounts:
-            if mounts.count(mount) > 1:
-                raise SpecError(f"volumes mount two buckets at {mount!r}: give each a mount of its own.")
+        check_mounts(self.volumes)
+        self._set(volumes=tuple(sorted(self.volumes, key=lambda volume: volume.mount)))  # their order means nothing
 
     @property
     def node_resources(self) -> Mapping[str, float]:

@@ -6,10 +6,11 @@ from typing import Any, TypedDict
 
 from skyward.accelerators import Accelerator
 from skyward.errors import SpecError
-from skyward.specs.image import Image, Volume
+from skyward.specs.image import Image
 from skyward.specs.nodes import Worker
 from skyward.specs.plugin_order import image_of, processes
 from skyward.specs.spec import Allocation, Architecture, Spec
+from skyward.specs.volume import Volume
 from skyward.values.validation import closest
 
 __all__ = ["SpecHistory", "UpdateFields", "changed_fields", "updated"]

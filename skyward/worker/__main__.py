@@ -64,6 +64,9 @@ from skyward.worker.tasks.threads import bind_threads
 _EXIT_WITHIN = 2.0
 """Seconds until a worker that was asked to end exits, whatever its tasks do."""
 
+_FLUSH_WITHIN = 300.0
+"""Seconds until the volumes of a worker must be flushed once its lease is over."""
+
 _read, _write = os.read, os.write  # tasks may replace the attributes of the module
 
 
@@ -183,11 +186,12 @@ def _leave(agent: Agent, scratch: Path | None) -> None:
         with contextlib.suppress(OSError):  # not empty while other nodes of the pool exist
             scratch.parent.rmdir()
     agent.stop()
-    Thread(target=_exit_in, args=(_EXIT_WITHIN,), name="skyward-exit", daemon=True).start()
+    Thread(target=_exit_in, args=(_EXIT_WITHIN, agent), name="skyward-exit", daemon=True).start()
 
 
-def _exit_in(seconds: float) -> None:
+def _exit_in(seconds: float, agent: Agent) -> None:
     clock.sleep(seconds)
+    agent.wait_for_volumes(_FLUSH_WITHIN)
     os._exit(0)
 
 
@@ -211,6 +215,7 @@ def main() -> None:
         backlog,
         processes=settings.processes,
         has_plugins=settings.has_plugins,
+        scratch=settings.scratch,
     )
     set_store(agent.kept)
     install_collections(agent.cluster, current_task_number)
@@ -233,7 +238,7 @@ def main() -> None:
     if settings.metrics:
         start_sampling(settings.metrics, settings.scope, agent.emit_metrics)
     if settings.notices:
-        start_watching_notices(settings.notices, lambda seconds: agent.emit(ReclaimNotice(seconds)))
+        start_watching_notices(settings.notices, lambda seconds: agent.emit_notice(ReclaimNotice(seconds)))
     agent.serve()
     run_exit_functions()
     agent.part()

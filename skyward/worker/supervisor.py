@@ -29,6 +29,7 @@ from pathlib import Path
 from types import FrameType
 
 from skyward.wire.transport.secrets import SECRETS_VARIABLE, take
+from skyward.worker.volumes.spaces import SPACE, spaces_folder
 
 __all__ = ["BEAT", "Supervisor", "main"]
 
@@ -38,8 +39,9 @@ BEAT = "SKYWARD_BEAT"
 GRACE = 4.0
 """Seconds that a worker has to end by itself once the process that started it is gone; its own limit is 2."""
 
-SILENT = 660.0
-"""Seconds past the lease without a heartbeat before a worker with a lease is ended: it has 600 to finish its tasks."""
+SILENT = 1020.0
+"""Seconds past the lease without a heartbeat before a worker with a lease is ended: it has 600 to finish its tasks, and
+300 to upload what they have written to volumes."""
 
 _CHECK_EVERY = 30.0
 """Longest time between checks of the clock, in seconds."""
@@ -98,6 +100,7 @@ class Supervisor:
             left -= min(pause, time.monotonic() - before)
             self._reap()
         self._end_all()
+        _clear_volumes()
         return self._status if self._status is not None else signal.SIGKILL
 
     def on_signal(self, number: int, _: FrameType | None) -> None:
@@ -123,6 +126,15 @@ class Supervisor:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(child, signal.SIGKILL)
             time.sleep(0.001)
+
+
+def _clear_volumes() -> None:
+    """Remove the mounts that a killed worker has left. Nothing in them is deleted."""
+    folder = Path(spaces_folder(), os.environ[SPACE])
+    if folder.is_dir():
+        from skyward.worker.volumes.places import clear_space  # few workers have volumes
+
+        clear_space(folder)
 
 
 def _children() -> list[int]:
@@ -183,6 +195,7 @@ def _prctl(option: int, value: int) -> bool:
 
 def main() -> None:
     """Fork twice. The outer and the inner supervisor never return; their child returns and becomes the worker."""
+    os.environ[SPACE] = os.urandom(6).hex()
     secret = take(SECRETS_VARIABLE)  # `/proc/PID/environ` of the supervisors must not show it to tasks
     lease = float(os.environ["SKYWARD_LEASE"]) if "SKYWARD_LEASE" in os.environ else None
     if lease is not None:

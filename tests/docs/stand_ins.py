@@ -70,5 +70,11 @@ STAND_INS: dict[str, Any] = {
     **{"Model": Model, "DistributedDataParallel": lambda model: model, "make_model": Model, "model": Model()},
     **{"train": train, "losses": losses, "score": score, "roll": roll, "square": square, "load": load},
     **{"train_epoch": evaluate, "evaluate": evaluate, "simulate": abs},
-    **{"X": [[0.0], [1.0]] * 10, "y": [0, 1] * 10, "data": [*range(10)], "config": {}},
+    **{
+        "X": [[0.0], [1.0]] * 10,
+        "y": [0, 1] * 10,
+        "data": [*range(10)],
+        "config": {},
+        "storage": sky.Storage.minio("https://minio.example.com:9000"),
+    },
 }

@@ -47,6 +47,9 @@ LANGUAGES = {
 SEARCH = {"joblib": joblib, "GridSearchCV": GridSearchCV, "SVC": SVC}
 """Names that cells do not get: a node would import scikit-learn with the module of the others."""
 
+ROOTS: Mapping[str, Any] = {"sky": sky, "pool": sky.Compute, "storage": sky.Storage}
+"""Names whose attributes are looked up, and what they are, or the class of what they stand for."""
+
 ON_LOCAL_NODES = "on local nodes"
 NAMES_ONLY = "names only: "
 ELSEWHERE = "in "
@@ -157,19 +160,19 @@ def check_names(block: Block, names: Mapping[str, Any]) -> None:
             if isinstance(called, type) and not names_of(node) - names.keys():
                 eval(compile(ast.Expression(node), block.place, "eval"), dict(names))
             elif len(positional) == len(node.args):
-                method = [None] if ast.unparse(node.func).startswith("pool.") else []
+                method = [None] if ast.unparse(node.func).startswith(("pool.", "storage.")) else []
                 inspect.signature(called).bind(*method, *positional, **arguments)
 
 
 def looked_up(node: ast.expr) -> Any:
-    """Return what `sky.plugins.torch` stands for, or a method of a pool; None for another expression."""
+    """Return what `sky.plugins.torch` stands for, or a method of a pool or a storage; None for another expression."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.insert(0, node.attr)
         node = node.value
-    if not isinstance(node, ast.Name) or node.id not in ("sky", "pool") or not parts:
+    if not isinstance(node, ast.Name) or node.id not in ROOTS or not parts:
         return None
-    value: Any = sky if node.id == "sky" else sky.Compute
+    value: Any = ROOTS[node.id]
     for part in parts:
         value = getattr(value, part)
     return value

@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib
+import inspect
 import os
 import re
 import subprocess
@@ -20,6 +21,7 @@ import pytest
 import skyward as sky
 from docs.generate.commands import subparsers
 from docs.generate.names import MODULES, public_members
+from skyward.config.storages import _PRESETS
 from skyward.config.values import _KNOWN
 from skyward.plugins.registry import plugin_names
 from skyward.providers.protocol import find_provider, provider_names
@@ -32,7 +34,7 @@ from tests.house import dotted_name_exists
 pytestmark = [pytest.mark.docs, pytest.mark.timeout(400)]
 
 ROOT = Path(__file__).parents[2]
-VALUES = (sky.Spec, sky.Options, sky.Image, sky.Worker, sky.Nodes, sky.Volume, sky.PipIndex, sky.Retries)
+VALUES = (sky.Spec, sky.Options, sky.Image, sky.Worker, sky.Nodes, sky.Volume, sky.Storage, sky.PipIndex, sky.Retries)
 """Classes of which each field is an entry, because users write them."""
 
 
@@ -134,7 +136,9 @@ def test_keys_are_those_of_the_configuration(entries: dict[str, set[str]]) -> No
         kind = find_provider(name)
         if kind.__module__.startswith("skyward_providers") and is_dataclass(kind):
             wanted |= {f"providers.{name}.{each.name}" for each in fields(kind) if each.init and each.name[0] != "_"}
-    assert entries["sky:key"] == wanted
+    takers = [sky.Storage, *_PRESETS.values()]
+    wanted |= {f"storages.NAME.{name}" for make in takers for name in inspect.signature(make).parameters}
+    assert entries["sky:key"] == wanted | {"storages.NAME.type"}
 
 
 def test_every_plugin_provider_and_policy_has_an_entry(entries: dict[str, set[str]]) -> None:
@@ -180,7 +184,7 @@ def test_every_field_has_a_text(site: Path) -> None:
     """Each field and attribute of a public class says what it is."""
     entry = re.compile(r'<dt class="sig sig-object py" id="([^"]+)">.*?</dt>\s*<dd>(.*?)</dd>', re.DOTALL)
     silent = []
-    for path in sorted((site / "reference").glob("*.html")):
+    for path in sorted([*(site / "reference").glob("*.html"), *(site / "api").glob("*.html")]):
         if path.stem != "types":
             found = {name: re.sub(r"<[^>]+>", "", text).strip() for name, text in entry.findall(path.read_text())}
             silent += [name for name, text in found.items() if not text and not is_alias(name)]

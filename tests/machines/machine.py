@@ -38,7 +38,9 @@ mount -t proc proc proc
 mount -t tmpfs tmpfs run && mkdir run/sshd
 mount -t tmpfs tmpfs tmp && chmod 1777 tmp
 mount -t tmpfs -o mode=755 tmpfs dev
-for x in null zero full random urandom tty; do touch dev/$x; mount --bind /dev/$x dev/$x; done
+for x in null zero full random urandom tty fuse; do
+  if [ -e /dev/$x ]; then touch dev/$x; mount --bind /dev/$x dev/$x; fi
+done
 mkdir dev/pts dev/shm
 mount -t devpts -o newinstance,ptmxmode=0666,mode=620 devpts dev/pts
 ln -s pts/ptmx dev/ptmx

@@ -119,7 +119,7 @@ class SlurmCluster:
         self.scratch, self.root = self._state / "scratch", self._state / "root"
         self._link = f"sky-slurm-{token[:5]}"
         block = 4 * secrets.randbelow(2**14)
-        self.address, ours = (f"10.88.{(block + end) // 256}.{(block + end) % 256}" for end in (1, 2))
+        self.address, ours = (f"10.63.{(block + end) // 256}.{(block + end) % 256}" for end in (1, 2))
         self.nodes = tuple(f"{self._node}-{number}" for number in range(1, NODES + 1))
         self.configuration = self._configure(tracking)
         words = {"address": self.address, "state": self._state, "node": self._node, "nodes": NODES}

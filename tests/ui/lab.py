@@ -104,6 +104,10 @@ class Lab:
         if wait:
             self.until_idle()
 
+    def save(self) -> None:
+        """Save the notebook, and wait until that is done."""
+        self.page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
+
     def command(self, name: str, **arguments: Any) -> None:
         """Run a command of JupyterLab without waiting for it."""
         self.page.evaluate("([name, args]) => void window.jupyterapp.commands.execute(name, args)", [name, arguments])

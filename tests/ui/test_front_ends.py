@@ -59,7 +59,7 @@ def test_widget_and_panel_work_in_notebook_7(notebook7: Notebook7, server: tuple
     notebook7.pool().get_by_text("1 of 1\N{EN DASH}3 nodes").wait_for()
     notebook7.section("streams").get_by_text("over").wait_for()
     notebook7.see("notebook7")
-    page.keyboard.press("Control+s")
+    notebook7.save()
     notebook7.until(lambda: outputs(saved), "the saved notebook")
     forms = [set(each) for each in outputs(saved)]
     assert any({"text/html", "text/plain"} < each for each in forms), "viewers without widgets get a static form"
@@ -67,7 +67,7 @@ def test_widget_and_panel_work_in_notebook_7(notebook7: Notebook7, server: tuple
     view.get_by_role("button", name="Stop").click()
     static = page.locator(".skyward-static", has_text="closed")
     static.wait_for()
-    page.keyboard.press("Control+s")
+    notebook7.save()
     notebook7.until(lambda: "closed" in str(outputs(saved)), "the saved notebook with the static form")
     notebook7.reload()
     static.wait_for()

@@ -5,11 +5,14 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from importlib.metadata import entry_points, metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.version import Version
 
 pytestmark = pytest.mark.unit
 
@@ -37,7 +40,7 @@ def test_no_file_names_a_registry() -> None:
     assert not found
 
 
-@pytest.mark.parametrize("path", ["requirements.lock", "benchmarks/requirements.lock"])
+@pytest.mark.parametrize("path", ["requirements.lock", "requirements-oldest.lock", "benchmarks/requirements.lock"])
 def test_locks_have_hashes_and_no_addresses(path: str) -> None:
     lock = (ROOT / path).read_text()
     assert "://" not in lock
@@ -45,6 +48,21 @@ def test_locks_have_hashes_and_no_addresses(path: str) -> None:
     assert pins
     assert not [pin for pin in pins if not pin.endswith("\\")]
     assert not [pin for pin in pins if pin.startswith("torch==")]
+
+
+def test_oldest_lock_has_the_lower_bounds_of_the_requirements_of_users() -> None:
+    """`make oldest` uses it, so each bound is tested."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = [
+        Requirement(text)
+        for texts in (project["dependencies"], *project["optional-dependencies"].values())
+        for text in texts
+    ]
+    bounds = {
+        each.name: next(Version(part.version) for part in each.specifier if part.operator == ">=") for each in wanted
+    }
+    pins = re.findall(r"^([\w-]+)==([\w.]+)", (ROOT / "requirements-oldest.lock").read_text(), re.MULTILINE)
+    assert {name: Version(version) for name, version in pins if name in bounds} == bounds, "run: make lock"
 
 
 def test_every_command_of_the_makefile_is_in_the_readme() -> None:

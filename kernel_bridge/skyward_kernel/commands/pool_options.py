@@ -1,6 +1,7 @@
 """Options of a pool: those of `%sky up`, which `%%sky` takes too."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from skyward.frontends.commands import Option, read_option_texts, reading
@@ -11,6 +12,7 @@ from skyward.frontends.configuration import (
     Nodes,
     Options,
     UpdateFields,
+    Volume,
     load,
     make_plugin,
     parse_accelerator,
@@ -28,6 +30,14 @@ def _providers(text: str) -> object:
     names = [name for each in text.split(",") if (name := each.strip())]
     found = tuple(map(load().provider, names or [text]))
     return found[0] if len(found) == 1 else found
+
+
+def _volume(text: str) -> tuple[Volume, ...]:
+    """Return a volume, with the storage of the table that it names."""
+    volume = Volume.parse(text)
+    if isinstance(volume.storage, str):
+        volume = replace(volume, storage=load().storage(volume.storage))
+    return (volume,)
 
 
 def _target(text: str) -> str | float:
@@ -203,6 +213,15 @@ POOL_OPTIONS: tuple[Option, ...] = (
         read=reading.packages,
         takes="a pattern, such as *.csv",
         merge=lambda parts: _joined([Image().excludes, *parts]),
+    ),
+    _pool(
+        "--volume",
+        to="volumes",
+        metavar="s3://BUCKET/PREFIX:/MOUNT",
+        help="a bucket, or a part of it, as a folder of each node; may be repeated",
+        read=_volume,
+        takes="a bucket and a folder, such as s3://datasets/images:/data or s3://results:/out:rw",
+        merge=_joined,
     ),
     _pool(
         "--concurrency",

@@ -95,7 +95,7 @@ class AWS:
     @property
     def acts_on(self) -> ActsOn:
         """The fields of a spec that have an effect."""
-        return ActsOn(PROVIDER_FIELDS - {"volumes"}, "Machines of EC2 cannot mount buckets yet")
+        return ActsOn(PROVIDER_FIELDS, "Machines of EC2")
 
     @property
     def offers_ttl(self) -> float:

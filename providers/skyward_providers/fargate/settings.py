@@ -108,7 +108,7 @@ class Fargate:
         """The fields of a spec that have an effect."""
         fields = SETUP_FIELDS | {"accelerator", "vcpus", "memory_gb", "disk_gb", "architecture", "region", "ttl"}
         lacks = {"accelerator": "Fargate has no accelerators; `sky.AWS()` launches machines that have them"}
-        return ActsOn(frozenset(fields), "Tasks of Fargate cannot mount buckets", lacks=lacks)
+        return ActsOn(frozenset(fields), "Tasks of Fargate cannot be kept warm", lacks=lacks)
 
     @property
     def boot_timeout(self) -> float:

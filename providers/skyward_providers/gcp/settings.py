@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from skyward.errors import SpecError
-from skyward.providers import SETUP_FIELDS, ActsOn, CredentialSource, Provider
+from skyward.providers import PROVIDER_FIELDS, ActsOn, CredentialSource, Provider
 from skyward.values import limits
 from skyward.values.validation import number, of_type, seconds, shown, strings
 from skyward_providers.api_settings import check_urls
@@ -117,8 +117,7 @@ class GCP:
     @property
     def acts_on(self) -> ActsOn:
         """The fields of a spec that have an effect."""
-        hardware = {"accelerator", "vcpus", "memory_gb", "disk_gb", "architecture", "region"}
-        return ActsOn(SETUP_FIELDS | hardware | {"ttl", "warm"}, "Google Cloud's machines mount no buckets")
+        return ActsOn(PROVIDER_FIELDS, "Machines of Google Cloud")
 
     @property
     def offers_ttl(self) -> float:

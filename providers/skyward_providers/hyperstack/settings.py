@@ -59,7 +59,7 @@ class Hyperstack:
         fields = SETUP_FIELDS | {"accelerator", "vcpus", "memory_gb", "architecture", "region", "ttl"}
         return ActsOn(
             frozenset(fields),
-            "Machines of Hyperstack have disks of a fixed size, mount no buckets, and cannot end themselves",
+            "Machines of Hyperstack have disks of a fixed size, and cannot end themselves",
         )
 
     @property

@@ -59,7 +59,7 @@ class Lambda:
         fields = SETUP_FIELDS | {"accelerator", "vcpus", "memory_gb", "architecture", "region", "ttl"}
         return ActsOn(
             frozenset(fields),
-            "Instances of Lambda have disks of a fixed size, mount no buckets, and cannot end themselves",
+            "Instances of Lambda have disks of a fixed size, and cannot end themselves",
         )
 
     @property

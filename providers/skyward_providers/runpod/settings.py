@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from skyward.providers import SETUP_FIELDS, ActsOn, CredentialSource, Provider
+from skyward.providers import PROVIDER_FIELDS, ActsOn, CredentialSource, Provider
 from skyward.values import limits
 from skyward.values.validation import Secret, choice, number, seconds, strings
 from skyward_providers.api_settings import check_texts, check_urls, find_api_key
@@ -68,8 +68,7 @@ class RunPod:
     @property
     def acts_on(self) -> ActsOn:
         """The fields of a spec that have an effect."""
-        hardware = {"accelerator", "vcpus", "memory_gb", "disk_gb", "architecture", "region"}
-        return ActsOn(SETUP_FIELDS | hardware | {"ttl", "warm"}, "RunPod mounts no buckets")
+        return ActsOn(PROVIDER_FIELDS, "Pods of RunPod")
 
     @property
     def boot_timeout(self) -> float:

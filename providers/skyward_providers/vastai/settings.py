@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from skyward.errors import SpecError
-from skyward.providers import SETUP_FIELDS, ActsOn, CredentialSource, Provider
+from skyward.providers import PROVIDER_FIELDS, ActsOn, CredentialSource, Provider
 from skyward.values import limits
 from skyward.values.validation import Secret, number, of_type, seconds, strings
 from skyward_providers.api_settings import check_texts, check_urls, find_api_key
@@ -91,8 +91,7 @@ class VastAI:
     @property
     def acts_on(self) -> ActsOn:
         """The fields of a spec that have an effect."""
-        hardware = {"accelerator", "vcpus", "memory_gb", "disk_gb", "architecture", "region"}
-        return ActsOn(SETUP_FIELDS | hardware | {"ttl", "warm"}, "Vast.ai mounts no buckets")
+        return ActsOn(PROVIDER_FIELDS, "Machines of Vast.ai")
 
     @property
     def boot_timeout(self) -> float:

@@ -74,7 +74,7 @@ class Verda:
     def acts_on(self) -> ActsOn:
         """The fields of a spec that have an effect."""
         fields = SETUP_FIELDS | {"accelerator", "vcpus", "memory_gb", "disk_gb", "architecture", "region", "ttl"}
-        return ActsOn(frozenset(fields), "Verda mounts no buckets, and its machines cannot end themselves")
+        return ActsOn(frozenset(fields), "Machines of Verda cannot end themselves")
 
     @property
     def boot_timeout(self) -> float:

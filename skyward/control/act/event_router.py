@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EventRouter", "RoutingPool"]
 
-_NOT_RETRIED = frozenset({"MissingModuleError", "ModuleNotFoundError", "TaskExitError"})
+_NOT_RETRIED = frozenset({"MissingModuleError", "ModuleNotFoundError", "TaskExitError", "VolumeError"})
 """Exceptions of a cell that a retry cannot change."""
 
 _logger = logging.getLogger(__name__)
@@ -232,7 +232,7 @@ class EventRouter:
         payload = event.payload
         if not (isinstance(payload.data, Blob) or (payload.buffers and blobs_of([payload]))):
             self._ended(node, event, EncodedResult(payload, kept=handles_in(payload)), work)
-        elif work is not None and (left := self._results.leave(node, event, work)) is not None:
+        elif work is not None and not event.unsaved and (left := self._results.leave(node, event, work)) is not None:
             self._ended(node, event, left, work)
         else:
             blobs = blobs_of([payload])
@@ -285,7 +285,7 @@ class EventRouter:
         retry, raised = "", event.outcome == "value" and bool(event.error)
         if work is not None:
             work.seconds, work.error, work.reason = event.seconds, event.error, event.reason
-            work.follows_loss = event.follows_loss
+            work.follows_loss, work.unsaved = event.follows_loss, event.unsaved
             self.arrived[event.task] = arrived
             if event.outcome == "error" and work.retries.times and isinstance(arrived, EncodedResult):
                 retry = _retry_reason(work, arrived)

@@ -23,6 +23,7 @@ from skyward.control.act.nodes.cluster import ClusterManager
 from skyward.control.act.nodes.fleet import Fleet, WarmTerms
 from skyward.control.act.nodes.launching import LauncherUpdate, launchers_of
 from skyward.control.act.nodes.node import Node
+from skyward.control.act.nodes.volumes import check_volumes
 from skyward.control.act.pool_tasks import PoolTasks
 from skyward.control.act.report import task_history, view
 from skyward.control.act.tasks.deadlock import DeadlockDetector
@@ -40,7 +41,7 @@ from skyward.control.observe.snapshot import PoolSnapshot
 from skyward.control.observe.startup import WARM
 from skyward.decision_log.file import DecisionFile
 from skyward.decision_log.lines import header_of
-from skyward.errors import JournalError, NodeStartError, PoolClosedError, ProvisioningError, UsageError
+from skyward.errors import JournalError, NodeStartError, PoolClosedError, ProvisioningError, StorageError, UsageError
 from skyward.events.bus import EventBus
 from skyward.events.decisions import DecisionEvent
 from skyward.formatting import joined
@@ -215,13 +216,15 @@ class Pool:
 
     async def _start_nodes(self) -> None:
         updates = self._continue_updates()
+        specs = [spec for history in self._specs.values() for spec in history.present]
+        store_notes = [] if self._keep_machines else await check_volumes(specs)
         for launcher in self._launchers.values():
             await launcher.prepare()
         notes = [
             f"Nodes of provider {provider!r} do not reach each other, so they form no cluster: no collections."
             for provider in self._isolated
         ]
-        notes += [note for launcher in self._launchers.values() for note in launcher.notes]
+        notes += [*store_notes, *(note for launcher in self._launchers.values() for note in launcher.notes)]
         for note in dict.fromkeys(notes):
             self._bus.emit(events.PoolNote, note)
         if not self._keep_machines:
@@ -278,8 +281,15 @@ class Pool:
 
         Raises:
             ProvisioningError: some machines may be left; they are on record, for `sky reap`.
+            StorageError: files that tasks wrote to volumes could not be uploaded.
         """
         await self._lifespan.close()
+        if self._fleet.unflushed:
+            left, self._fleet.unflushed = self._fleet.unflushed, []
+            raise StorageError(
+                f"Pool {self.name!r} is closed, but files that its tasks wrote to volumes could not be uploaded: "
+                f"{'; '.join(left)}."
+            )
 
     async def _close(self) -> None:
         if self.state == "new":
@@ -322,6 +332,8 @@ class Pool:
                     self._publisher.publish_closed(_now())
                 if notice:
                     self._bus.emit(events.PoolNote, notice)
+                for unflushed in self._fleet.unflushed:
+                    self.note(f"files that tasks wrote to volumes are not in the store: {unflushed}.")
                 if kept:
                     self._rest(kept)
                 else:

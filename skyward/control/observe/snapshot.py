@@ -9,6 +9,7 @@ from skyward.control.observe.costs import CellCost
 from skyward.control.observe.origin import Origin
 from skyward.events.decisions import DecisionEvent
 from skyward.events.metrics import NodeMetrics
+from skyward.events.volumes import VolumeState
 from skyward.providers.protocol import Access, ExecAccess, SSHAccess
 
 __all__ = ["KeptView", "NodeView", "OutputView", "PoolReport", "PoolSnapshot", "StartupFailureView", "TaskView"]
@@ -65,6 +66,7 @@ class NodeView:
         usual: seconds that this phase usually takes; None if unknown.
         kept: values that it keeps for later tasks, oldest first.
         outdated: True if it was launched from an earlier spec of its group; see `Compute.update`.
+        volumes: its volumes.
 
     Example:
         >>> [(node.rank, node.state) for node in pool.snapshot().nodes]
@@ -90,6 +92,7 @@ class NodeView:
     usual: float | None = None
     kept: tuple[KeptView, ...] = ()
     outdated: bool = False
+    volumes: tuple[VolumeState, ...] = ()
 
     @property
     def outlives(self) -> bool:

@@ -18,6 +18,14 @@ from casty import Askable
 from skyward.events.metrics import NodeMetrics
 from skyward.kept.keep import KeptInfo
 from skyward.wire.collections.lost import Loss
+from skyward.wire.protocol.volumes import (
+    AttachVolumes,
+    RefreshVolumes,
+    VolumesAttached,
+    VolumesFlushed,
+    VolumeStates,
+    VolumesWritten,
+)
 
 __all__ = [
     "BATCH_BYTES",
@@ -382,6 +390,8 @@ type NodeCommand = (
     | Leave
     | Peering
     | Fetch
+    | AttachVolumes
+    | RefreshVolumes
     | Shutdown
 )
 
@@ -460,6 +470,7 @@ class Finished:
     is lost; "returned" means that it had not started; "lost", that its process died. A "value" with an `error` is a
     result that includes the exception, such as a cell's: its caller gets the result, and the task counts as failed.
     `follows_loss`: it is a member of a collective, and raised because another member was lost or had failed.
+    `unsaved`: names the files of volumes that it has written and that could not be uploaded, with the reason.
     """
 
     task: int
@@ -469,6 +480,7 @@ class Finished:
     error: str = ""
     reason: str = ""
     follows_loss: bool = False
+    unsaved: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -630,6 +642,10 @@ OfNode = (
     | Fetched
     | Prepared
     | Metrics
+    | VolumesAttached
+    | VolumeStates
+    | VolumesWritten
+    | VolumesFlushed
     | ReclaimNotice
     | WorkerClosing
     | Farewell

@@ -2,8 +2,8 @@
 
 The receiver sends `verb (1) | key (32) | offset (8)`. The answer is a sequence of frames, each preceded by its length
 (4): the content of the blob after that offset, as it arrives, or, for `SHARE`, where another process of the same
-machine finds it. An empty frame, sent once per `BEAT`, means that there is no data yet; the connection closes when
-there is no more.
+machine finds it. `FILE` asks for a file of a volume's copy, by its key. An empty frame, sent once per `BEAT`, means
+that there is no data yet; the connection closes when there is no more.
 """
 
 import selectors
@@ -13,9 +13,9 @@ import struct
 from skyward.wire.transport.proof import Steps
 from skyward.wire.transport.trust import Credentials, presented
 
-__all__ = ["BEAT", "FRAME", "LENGTH", "REQUEST", "SHARE", "STREAM", "contexts", "handshake"]
+__all__ = ["BEAT", "FILE", "FRAME", "LENGTH", "REQUEST", "SHARE", "STREAM", "contexts", "handshake"]
 
-STREAM, SHARE = b"R", b"N"
+STREAM, SHARE, FILE = b"R", b"N", b"F"
 
 REQUEST = struct.Struct("!1s32sQ")
 LENGTH = struct.Struct("!I")

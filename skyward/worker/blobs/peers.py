@@ -15,7 +15,7 @@ from skyward.process.clock import clock
 from skyward.wire.payloads.digest import is_fresh
 from skyward.wire.protocol.messages import Blob, Fetch, Fetched, Peered, Peering
 from skyward.wire.transport.bulk import read_exactly, read_into
-from skyward.wire.transport.peers import BEAT, FRAME, LENGTH, REQUEST, SHARE, STREAM, contexts, handshake
+from skyward.wire.transport.peers import BEAT, FILE, FRAME, LENGTH, REQUEST, SHARE, STREAM, contexts, handshake
 from skyward.wire.transport.trust import Credentials
 from skyward.worker.blobs.gate import Gate
 from skyward.worker.blobs.incoming import Arrival, BlobSource, IncomingBlobs
@@ -37,11 +37,15 @@ class Peers:
     Args:
         incoming: the blobs of this node.
         tell: sends a message to the client.
+
+    Attributes:
+        serve_file: sends the file of a key to another node.
     """
 
     def __init__(self, incoming: IncomingBlobs, tell: Callable[[Peered | Fetched], None]) -> None:
         self._incoming = incoming
         self._tell = tell
+        self.serve_file: Callable[[ssl.SSLSocket, bytes], None] = lambda *_: None
         self._address = ""
         self._client_context: ssl.SSLContext | None = None
         self._attempts: dict[bytes, int] = {}
@@ -83,6 +87,9 @@ class Peers:
             connection.settimeout(CONNECT_WITHIN)
             verb, key, offset = REQUEST.unpack(read_exactly(connection, REQUEST.size))
             connection.settimeout(SILENCE)
+            if verb == FILE:
+                self.serve_file(connection, key)
+                return
             while True:
                 with self._incoming.reading(key, BEAT) as source:
                     if source is not None:
@@ -98,7 +105,7 @@ class Peers:
         failure = ""
         try:
             if not self._incoming.retain(key):
-                getting.get(self._connect(fetch.source), near=fetch.near)
+                getting.get(self.connect(fetch.source), near=fetch.near)
         except (OSError, EOFError, MemoryError) as error:
             failure = f"{fetch.source}: {error or type(error).__name__}"
         with self._lock:
@@ -106,7 +113,12 @@ class Peers:
                 del self._attempts[key]
         self._tell(Fetched(key, attempt, failure, reached=not failure or getting.reached))
 
-    def _connect(self, source: str) -> ssl.SSLSocket:
+    def connect(self, source: str) -> ssl.SSLSocket:
+        """Connect to the port of another node.
+
+        Raises:
+            OSError: that is not possible.
+        """
         if self._client_context is None:
             raise ConnectionError("this node has no certificate")
         host, _, port = source.rpartition(":")

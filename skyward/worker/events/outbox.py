@@ -26,6 +26,7 @@ from skyward.wire.protocol.messages import (
     Yielded,
 )
 from skyward.wire.protocol.text import encodable, with_encodable_text
+from skyward.wire.protocol.volumes import VolumeStates
 from skyward.worker.events.backlog import Backlog, StreamTails
 from skyward.worker.events.unconsumed import Unconsumed
 
@@ -82,7 +83,7 @@ class Outbox:
         self._unconsumed = Unconsumed()
         self._ready = LockedCondition()
         self._entries: deque[_Entry] = deque()
-        self._latest: Metrics | None = None
+        self._latest: dict[type, WorkerEvent] = {}
         self._lengths: dict[tuple[int, str], int] = {}
         self._forgotten = -1
         self._first = 1
@@ -149,10 +150,10 @@ class Outbox:
         for event in self._tails.drain(task):
             self._append(event, event.offset if isinstance(event, Output) else UNKNOWN_OFFSET)
 
-    def put_latest(self, event: Metrics) -> None:
-        """Send `event` with the next events, in place of an earlier one that was not sent."""
+    def put_latest(self, event: Metrics | VolumeStates) -> None:
+        """Send `event` with the next events, in place of an earlier one of its type that was not sent."""
         with self._ready.lock:
-            self._latest = event
+            self._latest[type(event)] = event
 
     def _advance(self, output: Output) -> int:
         """Return the offset of `output` in its stream, and advance it; `UNKNOWN_OFFSET` for a forgotten stream."""
@@ -249,10 +250,10 @@ class Outbox:
     def take(self) -> tuple[int, tuple[WorkerEvent, ...]]:
         """Return the next events to send, up to `BATCH_BYTES` of them, and the number of the first."""
         with self._ready.lock:
-            if self._latest is not None:
-                self._entries.append(_Entry(self._latest, [], _OVERHEAD))
+            for latest in self._latest.values():
+                self._entries.append(_Entry(latest, [], _OVERHEAD))
                 self._bytes += _OVERHEAD
-                self._latest = None
+            self._latest.clear()
             start = self._sent + 1
             in_memory = start >= self._first
             events = tuple(self._message(start - self._first)[0]) if in_memory else self._backlog.read(start)

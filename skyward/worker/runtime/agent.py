@@ -8,11 +8,12 @@ import contextlib
 import os
 import sys
 import weakref
+from dataclasses import replace
 from threading import Event as ThreadEvent
 from threading import Lock, Thread  # tasks may replace the attributes of the module
 from typing import TYPE_CHECKING, Any
 
-from skyward.errors import CollectionUnavailableError, PayloadError, PluginError
+from skyward.errors import CollectionUnavailableError, CredentialsError, PayloadError, PluginError, StorageError
 from skyward.process.clock import clock
 from skyward.process.exit_status import NO_PROCESS, NOT_STOPPED
 from skyward.task.instance import InstanceInfo, set_instance_info
@@ -43,6 +44,7 @@ from skyward.wire.protocol.messages import (
     Peering,
     Prepare,
     Prepared,
+    ReclaimNotice,
     Shutdown,
     Started,
     Submit,
@@ -50,6 +52,7 @@ from skyward.wire.protocol.messages import (
     WorkerClosing,
     WorkerEvent,
 )
+from skyward.wire.protocol.volumes import AttachVolumes, RefreshVolumes, VolumeStates
 from skyward.worker.blobs.incoming import IncomingBlobs
 from skyward.worker.blobs.peers import Peers
 from skyward.worker.blobs.references import BlobReferences
@@ -69,8 +72,10 @@ from skyward.worker.tasks.slots import ProcessSlot, ThreadSlot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from skyward.kept.keep import KeptStore
+    from skyward.worker.volumes.volumes import Volumes
 
 __all__ = ["Agent", "is_ours"]
 
@@ -100,6 +105,7 @@ class Agent:
         backlog: takes the events while no client listens.
         processes: True to run each slot in a process of its own.
         has_plugins: True to start the slots only once `Prepare` has told the plugins.
+        scratch: the folder that is removed with the node; None if there is none.
 
     Attributes:
         replies: answers the client.
@@ -116,6 +122,7 @@ class Agent:
         *,
         processes: bool,
         has_plugins: bool = False,
+        scratch: "Path | None" = None,
     ) -> None:
         self.store = BlobStore()
         self.incoming = IncomingBlobs(self.store)
@@ -133,9 +140,11 @@ class Agent:
         self._outbox = self.replies.outbox
         self.cluster = Membership(loop, self.replies.put)
         self._peers = Peers(self.incoming, self.replies.put)
+        self._volumes: Volumes | None = None
+        self._scratch = scratch
         self.drain: Callable[[], None] = lambda: None
         self._executor = TaskExecutor(
-            self._started, self._settle, self._finished, self._replace_slot, self._end_process
+            self._started, self._begin, self._settle, self._finished, self._replace_slot, self._end_process
         )
         self._children: list[ProcessSlot] = []
         self._has_plugins = has_plugins
@@ -156,7 +165,7 @@ class Agent:
         if self._has_plugins:
             while not (self._told_plugins.wait(GLANCE) or self._stopped.is_set()):
                 pass
-            if not self._prepare_plugins():
+            if not self._told_plugins.is_set() or not self._prepare_plugins():
                 self._stopped.wait()
                 return
         for _ in range(self._slots if self._processes else self._slots - 1):
@@ -217,9 +226,33 @@ class Agent:
 
         Thread(target=leave, name="skyward-leave", daemon=True).start()
 
+    def _attach_volumes(self, command: AttachVolumes) -> None:
+        from skyward.worker.volumes.volumes import Volumes  # few nodes have volumes, and it takes a while to load
+
+        if self._volumes is None:
+            self._volumes = volumes = Volumes(self._node, self._tell_of_volumes, self._scratch, self._peers.connect)
+            self._peers.serve_file = lambda connection, key: volumes.shared.serve(connection, key, clock.sleep)
+            self._volumes.attach(command)
+
+    def _close_volumes(self) -> None:
+        if self._volumes is not None:
+            self._volumes.close()
+
+    def wait_for_volumes(self, seconds: float) -> None:
+        """Wait until the volumes are flushed, for so many seconds at most."""
+        if self._volumes is not None:
+            self._volumes.closed.wait(seconds)
+
+    def _tell_of_volumes(self, event: WorkerEvent) -> None:
+        if isinstance(event, VolumeStates):
+            self._outbox.put_latest(event)
+        else:
+            self.replies.put(event)
+
     def _leave(self, status: int) -> None:
         """Exit once the client has all events."""
         self.drain()
+        self._close_volumes()
         self._executor.return_waiting()
         self.replies.wait_acknowledged()
         os._exit(status)
@@ -254,11 +287,25 @@ class Agent:
     def _started(self, task: int) -> None:
         self._outbox.put(Started(task), urgent=False, wait=False)
 
-    def _settle(self, event: Finished) -> None:
+    def _begin(self, job: Job) -> Finished | None:
+        if self._volumes is None:
+            return None
+        try:
+            self._volumes.before_task()
+        except (StorageError, CredentialsError, OSError) as error:
+            return failed(job.submit.task, error, self._node)
+        return None
+
+    def _settle(self, event: Finished) -> Finished:
         self.drain()
         if (settled := self.cluster.task_ended(event.task, event.outcome not in ("value", "error"))) is not None:
             with contextlib.suppress(TimeoutError, CollectionUnavailableError):
                 settled.result(SETTLE)
+        if self._volumes is None or not (unsaved := self._volumes.after_task()):
+            return event
+        if event.outcome != "value":
+            return replace(event, unsaved=unsaved)
+        return replace(event, unsaved=unsaved, error=event.error or "VolumeError", reason=event.reason or unsaved)
 
     def _finished(self, event: Finished) -> None:
         self._references.ended(event.task)
@@ -312,6 +359,12 @@ class Agent:
     def emit_output(self, output: Output) -> None:
         """Queue output of a task."""
         self.emit(output)
+
+    def emit_notice(self, notice: ReclaimNotice) -> None:
+        """Report that the machine will be taken away, and begin to upload what waits for it."""
+        self.emit(notice)
+        if self._volumes is not None:
+            self._volumes.save_soon()
 
     def alone(self) -> int:
         """Return the only running task; 0 if there are several or none."""
@@ -389,6 +442,11 @@ class Agent:
                 self.cluster.apply(command)
             case Peering() | Fetch():
                 self._peers.apply(command)
+            case AttachVolumes():
+                self._attach_volumes(command)
+            case RefreshVolumes(mounts):
+                if self._volumes is not None:
+                    self._volumes.stale(mounts)
             case Shutdown():
                 self._shutdown(has_listener=True)
 
@@ -458,6 +516,7 @@ class Agent:
             child.close(deadline)
         self._main_ended.wait(max(0.0, deadline - clock.monotonic()))
         self.drain()
+        self._close_volumes()
         self.replies.put(Farewell())
         if has_listener:
             self.replies.wait_acknowledged()

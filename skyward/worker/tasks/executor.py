@@ -54,6 +54,7 @@ class _Run:
     stopping: Reason | None = None
     since: float = 0.0
     again: float = 0.0
+    settling: bool = False
 
 
 @dataclass
@@ -62,7 +63,9 @@ class TaskExecutor:
 
     Attributes:
         started: called with each task that runs for longer than a tick; shorter ones end before anyone asks.
-        settle: called before `finished`, on the slot's thread, for work that precedes the report of the end.
+        begin: called on the slot's thread before a job runs; returns the end of a job that cannot run, else None.
+        settle: called before `finished`, on the slot's thread, for work that precedes the report of the end, which it
+            returns. The task is neither stopped nor late meanwhile.
         finished: called with the last event of each task, once per task.
         replace_slot: called when a thread was abandoned, so that the node keeps its number of slots.
         end_process: called with the last event of a task that can only be stopped by ending this process; returns
@@ -70,7 +73,8 @@ class TaskExecutor:
     """
 
     started: Callable[[int], None]
-    settle: Callable[[Finished], None]
+    begin: Callable[[Job], Finished | None]
+    settle: Callable[[Finished], Finished]
     finished: Callable[[Finished], None]
     replace_slot: Callable[[], None]
     end_process: Callable[[Finished], bool]
@@ -94,8 +98,9 @@ class TaskExecutor:
         while (job := self._next(slot)) is not None:
             if not self._claim(job, slot):
                 continue
-            finished = slot.run(job)
-            self.settle(finished)
+            finished = self.begin(job) or slot.run(job)
+            self._end_run(job)
+            finished = self.settle(finished)
             if not self._release(job):
                 return
             self.finished(finished)
@@ -117,6 +122,12 @@ class TaskExecutor:
             self._unreported += 1
             self._runs[job.submit.task] = _Run(job, slot, deadline, max(PATIENCE, job.submit.grace))
             return True
+
+    def _end_run(self, job: Job) -> None:
+        with self._lock:
+            run = self._runs.get(job.submit.task)
+            if run is not None and run.job is job:
+                run.settling = True
 
     def _release(self, job: Job) -> bool:
         """Forget a job that ended; return False if its slot was abandoned meanwhile."""
@@ -153,6 +164,8 @@ class TaskExecutor:
             self.finished(Finished(task, outcome, NO_PARTIAL_RESULT, 0.0))
 
     def _stop(self, run: _Run, reason: Reason) -> None:
+        if run.settling:
+            return
         now = clock.monotonic()
         if run.stopping is None:
             run.stopping, run.since, run.again = reason, now, now + _AGAIN
@@ -171,6 +184,8 @@ class TaskExecutor:
             if not run.announced:
                 run.announced = True
                 self.started(run.job.submit.task)
+            if run.settling:
+                continue
             if run.stopping is None:
                 if run.deadline is not None and now >= run.deadline:
                     self._stop(run, "timeout")

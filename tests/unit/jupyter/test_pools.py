@@ -10,7 +10,7 @@ import pytest
 
 import skyward as sky
 from skyward.errors import NodeStartError, PoolClosedError, ProvisioningError, SpecError, UsageError
-from skyward.specs import Image, Nodes, Spec, Worker
+from skyward.specs import Image, Nodes, Spec, Storage, Volume, Worker
 from skyward.specs.paths import compute_fields
 from skyward_jupyter.options.cell_options import parse_cell
 from skyward_kernel.pools import PoolManager, resident
@@ -53,6 +53,24 @@ def test_different_hardware_is_an_error_that_lists_differences(pools: PoolManage
         "Pool 'p' has --vcpus 4, not 8; --nodes 1, not 2; --env KEY, not TOKEN; --region none, not eu: close it with "
         "`%sky down p` and run this again to replace it, or use another pool with `--pool NAME`."
     )
+
+
+def test_other_volumes_are_a_difference(pools: PoolManager) -> None:
+    images, results = Volume("b", "/data", "images"), Volume("b", "/out", read_only=False, mode="sync")
+    pool = pools.get_or_open("p", {"volumes": (results, images)})
+    assert pools.get_or_open("p", {"volumes": (images, results)}) is pool
+    assert pools.get_or_open("p", {}) is pool
+    with pytest.raises(SpecError) as caught:
+        pools.check("p", {"volumes": (images,)})
+    assert str(caught.value).startswith(
+        "Pool 'p' has --volume s3://b/images:/data, s3://b:/out:rw:sync, not s3://b/images:/data: replace its "
+        "nodes one by one with `%sky update p` and the new options, close it with `%sky down p` and run this again to "
+        "replace it"
+    )
+    other = replace(images, storage=Storage.minio("https://host", "key", "hidden"))
+    with pytest.raises(SpecError, match="with other settings") as wrong:
+        pools.check("p", {"volumes": (other, results)})
+    assert "hidden" not in str(wrong.value)
 
 
 def test_options_of_the_pool_are_compared(pools: PoolManager) -> None:

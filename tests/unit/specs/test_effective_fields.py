@@ -21,7 +21,7 @@ from skyward.providers.protocol import (
     not_acted_on,
     provider_names,
 )
-from skyward.specs import Image, PipIndex, Spec, Volume
+from skyward.specs import Image, PipIndex, Spec
 
 SET: dict[str, Any] = {
     "accelerator": "A100",
@@ -31,7 +31,6 @@ SET: dict[str, Any] = {
     "architecture": "arm64",
     "region": "here",
     "ttl": 60,
-    "volumes": [Volume("bucket", "/data")],
     "warm": 60,
 }
 SET_IN_IMAGE: dict[str, Any] = {
@@ -104,15 +103,15 @@ def test_note_of_each_provider_lists_its_ineffective_fields() -> None:
     spec = Spec(**SET, image=Image(**SET_IN_IMAGE))
     assert note(spec, sky.Local()) == (
         "Local nodes run on this machine as it is; asked for A100, a local node has none; not acted on: architecture, "
-        "disk_gb, image.apt, image.metrics, image.skyward_source, memory_gb, region, ttl, vcpus, volumes, "
+        "disk_gb, image.apt, image.metrics, image.skyward_source, memory_gb, region, ttl, vcpus, "
         "warm."
     )
     assert note(spec, sky.SSH(hosts=["gpu1"])) == (
         "SSH hosts are used as they are, and are not compared with the spec; not acted on: accelerator, "
-        "architecture, disk_gb, image.metrics, memory_gb, region, vcpus, volumes, warm."
+        "architecture, disk_gb, image.metrics, memory_gb, region, vcpus, warm."
     )
     assert note(spec, sky.Container()) == (
-        "Containers run on the machine of their engine; not acted on: disk_gb, image.metrics, region, volumes, warm."
+        "Containers run on the machine of their engine; not acted on: disk_gb, image.metrics, region, warm."
     )
     assert "image.includes, image.metrics, image.pip" in note(spec, sky.SSH(hosts=["gpu1"], python="/usr/bin/python3"))
 

@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, WeakSet
 
+from skyward.control.act.nodes.copies import VolumeCopies
 from skyward.control.act.nodes.replication import Replicator
 from skyward.control.decide.collections import CollectionContents
 from skyward.errors import CollectionLostError, CollectionUnavailableError, PoolClosedError
@@ -77,6 +78,7 @@ class ClusterManager:
 
     Attributes:
         replicator: replicator of large blobs between the nodes.
+        copies: copies of volumes that nodes pass on.
     """
 
     def __init__(
@@ -87,6 +89,7 @@ class ClusterManager:
         note: Callable[[str], object] = _logger.warning,
     ) -> None:
         self.replicator = Replicator()
+        self.copies = VolumeCopies(self._introduce)
         self._pool = pool
         self._seed = seed
         self._need_node = need_node
@@ -128,6 +131,13 @@ class ClusterManager:
         """Start forming the cluster. Its certificates are made on another thread."""
         if self._making is None and not self._closed:
             self._making = self._background.spawn(self._make())
+
+    async def _introduce(self, node: "Node") -> None:
+        """Have a node open its port for transfers before it is up, which needs the certificates."""
+        self.start()
+        if self._making is not None:
+            await asyncio.wait((self._making,))
+            self.replicator.introduce(node)
 
     async def _make(self) -> None:
         def make() -> "Authority":
@@ -178,6 +188,8 @@ class ClusterManager:
                 if self._contents.take_loss((kind, name)) is not None:
                     self._tell_of_losses()
             case _:
+                if isinstance(event, Peered):
+                    self.copies.handle(node, event)
                 self.replicator.handle(node, event)
 
     def _on_copies(self, node: "Node", report: CopiesReport) -> None:
@@ -239,6 +251,7 @@ class ClusterManager:
         """Remove a lost node; its later events are ignored."""
         self._removed.add(node)
         self.replicator.remove(node)
+        self.copies.remove(node)
         self._up.discard(node)
         was_joining = node is self._joining
         if was_joining:
@@ -307,6 +320,7 @@ class ClusterManager:
         A node that is joining finishes that first: the others may have handed data to it already.
         """
         self.replicator.remove(node)
+        self.copies.remove(node)
         async with self._leaving:
             try:
                 if node in self._members or node is self._joining:

@@ -42,6 +42,7 @@ from skyward.wire.protocol.messages import (
     Topology,
     WorkerEvent,
 )
+from skyward.wire.protocol.volumes import RefreshVolumes, VolumesWritten
 
 __all__ = ["Fleet", "WarmTerms"]
 
@@ -79,6 +80,7 @@ class Fleet:
         nodes: nodes that have a machine, by rank.
         startups: startup tracker of the nodes.
         entering, entered: number of nodes, started by another process, that are being attached, and were attached.
+        unflushed: the files of volumes that closed nodes could not upload, each with the reason, as sentences.
         keep_for: returns the terms on which a machine that the pool needs no longer is kept warm; None for not at all.
     """
 
@@ -106,6 +108,8 @@ class Fleet:
         self._starting: dict[int, asyncio.Task[None]] = {}
         self._background = BackgroundTasks()
         self._strays = BackgroundTasks()
+        self.unflushed: list[str] = []
+        self._written: set[str] = set()
         self._watching = False
         self._total = 0
         self._announcing = False
@@ -198,6 +202,7 @@ class Fleet:
                 _logger.warning("a node did not shut down cleanly: %s", unclosed)
         for machine, node in self._brought_up.items():
             self._end_stray(machine, node)
+            self._note_unflushed(node)
         kept = await self._make_warm(warm)
         self.nodes.clear()
         self._brought_up.clear()
@@ -364,6 +369,7 @@ class Fleet:
         self.nodes[rank] = self._brought_up[machine] = node
         node.on_overdue, node.on_blobs = self._on_overdue, self._on_blobs
         node.on_code = self._differences.look
+        node.copies = None if self.clustering is None else self.clustering.copies
         is_attaching = node.worker_entry is not None
         self.entering += is_attaching
         try:
@@ -378,6 +384,8 @@ class Fleet:
             self.entered += is_attaching
             self._tell(machines.Joined(machine, self._owners[machine].found(node), is_attaching))
             node.release()
+            if self._written and node.volumes:
+                node.tell(RefreshVolumes(tuple(self._written)))
             if is_attaching:
                 self._tell(machines.TakenOver(machine))
             if self.clustering is not None:
@@ -423,6 +431,7 @@ class Fleet:
                 if reason == NOT_NEEDED and await self._spare(machine, node):
                     return
                 await node.close()
+                self._note_unflushed(node)
                 # Only now: if this is cancelled before, `close` continues with the node.
                 if self._brought_up.pop(machine, None) is not None:
                     self._end_stray(machine, node)
@@ -439,12 +448,27 @@ class Fleet:
     def _on_event(self, node: Node, event: WorkerEvent) -> None:
         if isinstance(event, NodeReport):
             self._reported(node, event)
+        elif isinstance(event, VolumesWritten):
+            self._refresh_others(node, event.mounts)
         elif isinstance(event, ReclaimNotice):
             self._tell(machines.Reclaimed(node.machine, event.seconds))
         elif not isinstance(event, Clustered | CollectionsFilled | LossReported | CopiesReport | Peered | Fetched):
             self._route(node, event)
         elif self.clustering is not None:
             self.clustering.handle(node, event)
+
+    def _refresh_others(self, node: Node, mounts: tuple[str, ...]) -> None:
+        """Have the other nodes look for what a node has written, before their next tasks."""
+        self._written.update(mounts)
+        for other in self.nodes.values():
+            if other is not node and other.phase == "ready":
+                other.tell(RefreshVolumes(mounts))
+
+    def _note_unflushed(self, node: Node) -> None:
+        if node.unflushed:
+            self.unflushed.append(f"node {node.rank}: {node.unflushed}")
+            node.unflushed = ""
+            _logger.error("node %s: %s", node.rank, self.unflushed[-1])
 
     def _on_overdue(self, node: Node, tasks: tuple[int, ...], reason: str) -> None:
         if self.nodes.get(node.rank) is node:

@@ -19,7 +19,7 @@ from skyward.control.decide.tasks.deadlines import CHECK_INTERVAL, UNRESPONSIVE,
 from skyward.control.observe.costs import FREE
 from skyward.control.observe.startup import NodeStartup
 from skyward.errors import NodeStartError
-from skyward.formatting import joined
+from skyward.formatting import count_text, joined
 from skyward.journal import WorkerEntry
 from skyward.link.blob_inventory import BlobInventory
 from skyward.link.bulk import BulkPath, NodeFullError
@@ -50,12 +50,15 @@ from skyward.wire.protocol.messages import (
     Submit,
     WorkerEvent,
 )
+from skyward.wire.protocol.volumes import AttachVolumes, VolumesAttached, VolumesFlushed, VolumeStates
 from skyward.wire.transport.secrets import SECRETS_VARIABLE
 from skyward.wire.transport.trust import issue_secrets
 
 if TYPE_CHECKING:
+    from skyward.control.act.nodes.copies import VolumeCopies  # circular: they are about nodes
     from skyward.control.act.nodes.replication import Replicator  # circular: replication sends through nodes
     from skyward.events.metrics import NodeMetrics
+    from skyward.events.volumes import VolumeState
 
 __all__ = ["BLOB_BUDGET", "Node", "OnEvent", "OnLost"]
 
@@ -83,6 +86,9 @@ SILENCE = 30.0
 SHUTDOWN_WITHIN = 5.0
 """Seconds that a node has to flush its events after a shutdown command; its own limits are shorter."""
 
+VOLUMES_WITHIN = 90.0
+"""Time for the volumes of a node to be attached, or flushed, after their last progress, in seconds."""
+
 HISTORY = 300.0
 """Seconds for which the metrics of a node are kept."""
 
@@ -104,12 +110,16 @@ class Node:
         received: bytes of blobs that the node received.
         sent: bytes of these that the client sent.
         replicator: replicator of large blobs; None if the client sends all of them.
+        copies: copies of volumes that nodes pass on; None if they form no cluster.
         on_blobs: called with the keys of blobs that were stored on the node, and of blobs that it drops.
         on_code: called with a task whose function is new to the node.
         on_overdue: called before `on_lost` with the overdue tasks of an unresponsive node, and the reason.
         measured: measured resources of its machine, if the provider does not know them.
         metrics: metrics of its machine, oldest first.
         slot_price: price of its tasks.
+        volumes: states of its volumes.
+        contents: digests of the lists of objects of its copies, by the paths of their volumes.
+        unflushed: the files that it could not upload, and the reason, as a sentence, once it is closed; "" for none.
         orphan_directory: directory of its worker after closing, if the worker may still run: its machine was lent and
             unreachable.
     """
@@ -132,12 +142,16 @@ class Node:
         self.phase = "requested"
         self.received = self.sent = 0
         self.replicator: Replicator | None = None
+        self.copies: VolumeCopies | None = None
         self.measured: Mapping[str, float] = {}
         self.on_blobs: Callable[[Node, tuple[bytes, ...], tuple[bytes, ...]], None] | None = None
         self.on_code: Callable[[Node, Work], None] | None = None
         self.on_overdue: Callable[[Node, tuple[int, ...], str], None] | None = None
         self.metrics: deque[NodeMetrics] = deque()
         self.slot_price = FREE
+        self.volumes: tuple[VolumeState, ...] = ()
+        self.contents: Mapping[str, str] = {}
+        self.unflushed = ""
         self.orphan_directory = ""
         self._on_event = on_event
         self._on_lost = on_lost
@@ -162,6 +176,8 @@ class Node:
         self._machine_ended = False
         self._lost_event = asyncio.Event()
         self._preparing: asyncio.Future[Prepared] | None = None
+        self._attaching: asyncio.Future[VolumesAttached] | None = None
+        self._volumes_at = 0.0
         self._deadlines: Deadlines | None = None
         self._deadline_watch: asyncio.Task[None] | None = None
 
@@ -171,6 +187,7 @@ class Node:
         within: float,
         plan: Plan | None = None,
         preparation: Callable[[], Prepare] | None = None,
+        volumes: AttachVolumes | None = None,
     ) -> None:
         """Start the node's worker in the environment of `plan`, or attach to its existing worker; then connect.
 
@@ -179,6 +196,7 @@ class Node:
             within: time for the worker to start, in seconds.
             plan: its environment; None if the machine has one.
             preparation: returns the plugins of a new worker, once it is connected; None without any.
+            volumes: the volumes of a new worker, which are attached before its plugins are started; None without any.
 
         Raises:
             NodeStartError: the worker did not start, or cannot be reached.
@@ -220,6 +238,8 @@ class Node:
             await self._channel.connect(resume=True)
         else:
             await self._channel.connect()
+        if volumes is not None and self.worker_entry is None:
+            await self._attach(volumes)
         if preparation is not None and self.worker_entry is None:
             await self._prepare(preparation(), max(within, PREPARE_WITHIN))
         if self._silent.is_set():
@@ -252,8 +272,44 @@ class Node:
             names = joined(repr(part.name) for part in prepare.parts)
             raise NodeStartError(f"the plugins {names} did not start within {within:g} s: see `bootstrap_timeout`")
 
+    async def _attach(self, volumes: AttachVolumes) -> None:
+        """Have the worker attach its volumes, for as long as there is progress.
+
+        Raises:
+            NodeStartError: one could not be attached, or the connection is lost.
+        """
+        self.phase = self.startup.enter("volumes")
+        if self.copies is not None:
+            volumes = await self.copies.with_peers(self, volumes)
+        self._attaching = asyncio.get_running_loop().create_future()
+        self._volumes_at = time.monotonic()
+        self.tell(volumes)
+        self.flush()
+        lost = asyncio.ensure_future(self._silent.wait())
+        try:
+            while not (self._attaching.done() or lost.done()):
+                await asyncio.wait((self._attaching, lost), timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
+                if time.monotonic() - self._volumes_at > VOLUMES_WITHIN:
+                    names = joined(volume.location.describe for volume in volumes.volumes)
+                    raise NodeStartError(f"the volumes {names} made no progress for {VOLUMES_WITHIN:g} s")
+        finally:
+            lost.cancel()
+        if self._attaching.done():
+            attached = self._attaching.result()
+            if attached.why:
+                raise NodeStartError(attached.why, is_final=attached.is_final)
+            mounts = [volume.mount for volume in volumes.volumes]
+            self.contents = {mount: each for mount, each in zip(mounts, attached.contents, strict=True) if each}
+
     def _handle(self, event: WorkerEvent) -> None:
         match event:
+            case VolumesAttached():
+                if self._attaching is not None and not self._attaching.done():
+                    self._attaching.set_result(event)
+            case VolumeStates(states):
+                self.volumes, self._volumes_at = states, time.monotonic()
+            case VolumesFlushed(_, why):
+                self.unflushed = why
             case Prepared():
                 if self._preparing is not None and not self._preparing.done():
                     self._preparing.set_result(event)
@@ -656,8 +712,28 @@ class Node:
         channel.send(Shutdown())
         if channel.connected:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(SHUTDOWN_WITHIN):
-                    await self._silent.wait()
+                async with asyncio.timeout(SHUTDOWN_WITHIN) as limit:
+                    while not await self._silent_within(1.0):
+                        if self._is_flushing:
+                            limit.reschedule(asyncio.get_running_loop().time() + SHUTDOWN_WITHIN)
+        if not self._silent.is_set() and self._is_flushing:
+            self.unflushed = self._describe_unflushed()
+
+    async def _silent_within(self, seconds: float) -> bool:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._silent.wait()
+        return self._silent.is_set()
+
+    @property
+    def _is_flushing(self) -> bool:
+        """True while files of volumes wait for their upload, and there was progress lately."""
+        waiting = any(volume.unflushed for volume in self.volumes)
+        return waiting and time.monotonic() - self._volumes_at < VOLUMES_WITHIN
+
+    def _describe_unflushed(self) -> str:
+        waiting = [volume for volume in self.volumes if volume.unflushed]
+        return joined(f"{count_text(volume.unflushed, 'file')} of {volume.source}" for volume in waiting)
 
     async def _close(self, *, leave: bool) -> None:
         for task in self._shipping:

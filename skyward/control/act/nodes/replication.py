@@ -56,7 +56,7 @@ class Replicator:
         """Set the certificate authority, so that nodes can open ports to each other."""
         self._authority = authority
         for node in self._nodes.values():
-            self._introduce(node)
+            self.introduce(node)
 
     def add(self, node: "Node") -> None:
         """Add a node that is up."""
@@ -64,9 +64,10 @@ class Replicator:
         self._nodes[node.machine] = node
         for key in node.held:
             self._plan.has(node.machine, key)
-        self._introduce(node)
+        self.introduce(node)
 
-    def _introduce(self, node: "Node") -> None:
+    def introduce(self, node: "Node") -> None:
+        """Have a node open its port for transfers, also before it is up."""
         if self._authority is not None:
             mine = self._authority.issue(f"node {node.instance.id}")
             node.tell(Peering(node.instance.address, mine.cert, mine.key, mine.ca))

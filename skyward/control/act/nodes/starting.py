@@ -17,6 +17,7 @@ from skyward.bootstrap.supplies import Supplier
 from skyward.control.act.machines.offers import SourceOffer
 from skyward.control.act.nodes.environments import GroupEnvironments
 from skyward.control.act.nodes.node import Node
+from skyward.control.act.nodes.volumes import attach_command, with_volume_packages, with_volume_tools
 from skyward.link.connection.programs import ClientShell
 from skyward.providers.protocol import ExecAccess, LocalAccess
 from skyward.specs import Image, Options, Spec
@@ -76,18 +77,23 @@ class WorkerStarter:
             return Prepare(parts, info(), tuple(offered.spec.image.env))
 
         within = self._options.bootstrap_timeout or START_TIMEOUT
-        await node.start(variables, within, plan, prepare if parts else None)
+        volumes = None
+        if node.worker_entry is None:
+            is_local = offered.source.provider == "local"
+            volumes = await attach_command(offered.spec, node.instance.access, is_local=is_local)
+        await node.start(variables, within, plan, prepare if parts or volumes is not None else None, volumes)
         self._environments.add(node, _network(offered))
 
     async def plan_of(self, spec: Spec, directory: str | None) -> Plan:
         """Return the plan for the environment of a spec in Skyward's directory on a machine, made once."""
-        steps = steps_of(spec.plugins, spec)
-        key = (spec.image, steps, directory)
+        steps = with_volume_tools(steps_of(spec.plugins, spec), spec.volumes)
+        image = with_volume_packages(spec.image, spec.volumes)
+        key = (image, steps, directory)
         if key not in self._plans:
             self._supplier.begin()
             make = partial(
                 Plan.of,
-                spec.image,
+                image,
                 directory=directory,
                 plugins=steps,
                 settings=_settings(os.environ),
@@ -150,7 +156,7 @@ class WorkerStarter:
             "SKYWARD_WORKER_EXECUTOR": worker.resolved_executor,
             "SKYWARD_METRICS": str(self._options.metrics_interval or 0),
             "SKYWARD_NOTICES": node.instance.notices,
-            "SKYWARD_PLUGINS": "1" if parts_of(spec.plugins) else "",
+            "SKYWARD_PLUGINS": "1" if spec.volumes or parts_of(spec.plugins) else "",
             "MPLBACKEND": spec.image.env.get("MPLBACKEND", "agg"),
         }
 

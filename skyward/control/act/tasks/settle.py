@@ -19,6 +19,7 @@ from skyward.errors import (
     SlotsHeldError,
     TaskCancelledError,
     TaskTimeoutError,
+    VolumeError,
 )
 from skyward.formatting import joined
 from skyward.wire.failures.failure import Failure
@@ -77,6 +78,12 @@ def _settle(
     work.ended_at = time.monotonic()
     for feeder in work.feeders:
         feeder.stop()
+    if outcome in ("value", "raised") and work.unsaved and isinstance(arrived, EncodedResult):
+        work.left = arrived
+        work.future.set_exception(_unsaved(work, arrived))
+        if work.stream is not None:
+            work.stream.finish(work.future.result)
+        return
     if outcome in ("value", "raised") and arrived is not None:
         if work.stream is not None and isinstance(arrived, EncodedResult):
             work.stream.finish(arrived.decode)
@@ -150,6 +157,15 @@ def _error(
             if isinstance(failure, Failure):
                 return _with_attempts(error_of(failure), work)
             return TaskCancelledError(f"ended without a result{_where(work)}.", subject=name)
+
+
+def _unsaved(work: Work, arrived: EncodedResult) -> VolumeError:
+    return VolumeError(
+        f"has ended{_where(work)}, but {work.unsaved}.",
+        arrived.decode,
+        subject=f"{work.code.name}()",
+        fix="Its value is the `value` of this error; the files are uploaded again with the next task of that node.",
+    )
 
 
 def error_of(failure: Failure) -> BaseException:

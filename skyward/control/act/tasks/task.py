@@ -82,6 +82,7 @@ class Work:
         target: rank of the node that it is pinned to; None for any.
         as_is: True if its blobs are memory of the caller, not a copy.
         follows_loss: True if it is a member of a collective, and failed because another one was lost or had failed.
+        unsaved: the files of volumes that it has written and that could not be uploaded, as a sentence; "" for none.
         is_in_gang: True for a member of a gang. Its result is fetched at once: it cannot be computed again alone.
     """
 
@@ -123,6 +124,7 @@ class Work:
     target: int | None = None
     as_is: bool = False
     follows_loss: bool = False
+    unsaved: str = ""
     is_in_gang: bool = False
 
     @property

@@ -1,0 +1,106 @@
+"""Jobs of a transfer, a few at a time. All have ended when `run_jobs` returns, also after Ctrl-C."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from threading import Event
+
+from skyward.errors import StorageError
+from skyward.storage.client import BucketClient, StoppedError
+from skyward.storage.failures import CHANGED, NO_KEY
+
+__all__ = ["WORKERS", "ByteProgress", "TransferJob", "pulled", "run_jobs"]
+
+type TransferJob = Callable[[], Awaitable[None]]
+type ByteProgress = Callable[[int], object]
+"""Called with numbers of bytes, by a thread of the transfer."""
+
+WORKERS = 16
+"""Requests at a time."""
+
+_MOST_ERRORS = 20
+"""Number of failed files after which a transfer of many stops."""
+
+_PULLED = 64
+"""Items that are taken from an iterator at a time."""
+
+
+def run_jobs(
+    jobs: AsyncIterator[TransferJob], client: BucketClient, workers: int = WORKERS, stop: Event | None = None
+) -> None:
+    """Run jobs, at most `workers` at a time; a job is taken from the iterator when there is room for it.
+
+    A job that fails with a `StorageError` about its own file does not keep the others from running.
+
+    Args:
+        stop: ends the transfer when it is set.
+
+    Raises:
+        StorageError: jobs failed; one sentence with the files. Or the transfer was stopped.
+    """
+    try:
+        errors = client.run(_run(jobs, max(1, workers)), stop)
+    except StoppedError:
+        raise StorageError("The transfer was stopped before its end.", code="Stopped") from None
+    if errors:
+        raise _together(errors)
+
+
+async def pulled[T](items: Iterable[T]) -> AsyncIterator[T]:
+    """Yield items of an iterable that may wait for something, as a listing does, or for the disk."""
+    loop = asyncio.get_running_loop()
+    found = iter(items)
+    thread = ThreadPoolExecutor(1, thread_name_prefix="skyward-storage-items")
+    try:
+        while batch := await loop.run_in_executor(thread, lambda: list(islice(found, _PULLED))):
+            for item in batch:
+                yield item
+    finally:
+        thread.shutdown(wait=False)
+
+
+async def _run(jobs: AsyncIterator[TransferJob], workers: int) -> list[StorageError]:
+    """Run the jobs; return the errors that were about single files.
+
+    Raises:
+        StorageError: one that ends the transfer.
+    """
+    errors: list[StorageError] = []
+    turn = asyncio.Lock()
+
+    async def work() -> None:
+        while True:
+            async with turn:
+                job = await anext(jobs, None)
+            if job is None:
+                return
+            try:
+                await job()
+            except StorageError as error:
+                errors.append(error)
+                if len(errors) >= _MOST_ERRORS or not _is_about_a_file(error):
+                    raise
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(workers):
+                group.create_task(work())
+    except BaseExceptionGroup as failed:
+        if errors:
+            raise _together(errors) from None
+        raise failed.exceptions[0] from None
+    return errors
+
+
+def _is_about_a_file(error: StorageError) -> bool:
+    return bool(error.names) or error.code in (NO_KEY, CHANGED)
+
+
+def _together(errors: list[StorageError]) -> StorageError:
+    """Return one error for those of several files."""
+    decisive = next((each for each in errors if not _is_about_a_file(each)), errors[0])
+    if len(errors) == 1 or not _is_about_a_file(decisive):
+        return decisive
+    names = tuple(name for each in errors for name in each.names)
+    return StorageError(f"{len(errors)} files failed. {errors[0]}", code=errors[0].code, names=names)

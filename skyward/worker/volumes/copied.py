@@ -1,0 +1,133 @@
+"""A volume that is copied to the node before its first task, from the cache of the machine where that has it."""
+
+import errno
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from skyward.errors import CredentialsError, StorageError
+from skyward.events.volumes import VolumeState
+from skyward.formatting import size_text
+from skyward.storage.listing import ObjectEntry, list_objects
+from skyward.wire.protocol.volumes import NodeVolume
+from skyward.worker.volumes.peers import SharedFiles
+from skyward.worker.volumes.trees import CachedTrees, contents_of
+from skyward.worker.volumes.volume import AttachError, Fetcher, OnChange
+
+__all__ = ["CopiedVolume", "check_room"]
+
+
+class CopiedVolume:
+    """A read-only copy of a prefix.
+
+    Args:
+        volume: the volume.
+        cache: folder of the cache of the machine.
+        fetcher: source of its objects.
+        show: shows a folder at the path of the volume.
+        changed: called after changes of the state.
+        shared: the files that other nodes may fetch.
+    """
+
+    def __init__(
+        self,
+        volume: NodeVolume,
+        cache: Path,
+        fetcher: Fetcher,
+        show: Callable[[Path], Path],
+        changed: OnChange,
+        shared: SharedFiles,
+    ) -> None:
+        self._shared = shared
+        self._volume = volume
+        self._trees = CachedTrees.of(cache, volume.location)
+        self._fetcher = fetcher
+        self._show = show
+        self._changed = changed
+        self._contents = ""
+        self._state = VolumeState(volume.mount, volume.location.describe, "copy", True, "", "attaching")
+
+    @property
+    def state(self) -> VolumeState:
+        """Its current state."""
+        return self._state
+
+    @property
+    def contents(self) -> str:
+        """Digest of the list of its objects."""
+        return self._contents
+
+    def attach(self) -> Path:
+        """Fetch what the cache does not have; return the path of the copy.
+
+        Raises:
+            AttachError: the store refuses, an object could not be fetched, or the disk has no room for it.
+        """
+        try:
+            entries = list(list_objects(self._volume.location))
+            self._contents = contents = contents_of(entries)
+            self._shared.expect(contents, entries, self._trees.part_of(contents), self._trees.tree(contents))
+            with self._trees.fetching():
+                tree = self._complete(contents, entries)
+                self._trees.use(contents)
+                self._trees.remove_former(contents)
+        except (StorageError, CredentialsError) as error:
+            raise AttachError(str(error).rstrip(".")) from error
+        except OSError as error:
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+            raise AttachError(f"the copy cannot be written: {error.strerror or error}", is_final=full) from error
+        path = self._show(tree)
+        self._state = replace(self._state, status="ready", path=str(path), total=self._state.nbytes)
+        self._changed()
+        return path
+
+    def _complete(self, contents: str, entries: Sequence[ObjectEntry]) -> Path:
+        missing = self._trees.damaged(contents, entries)
+        if missing == []:
+            return self._trees.tree(contents)
+        folder = self._trees.tree(contents)
+        if missing is None:
+            linked = self._trees.link_known(contents, entries)
+            missing = [each for each in entries if each.key not in linked]
+            folder = self._trees.part(contents)
+        size = sum(each.size for each in missing)
+        check_room(folder, size)
+        self._state = replace(self._state, total=size)
+        self._changed()
+        self._fetcher.fetch(missing, folder, self._arrived, contents)
+        self._state = replace(self._state, files=len(missing))
+        return self._trees.finish(contents, entries)
+
+    def _arrived(self, count: int, from_peer: bool) -> None:
+        state = self._state
+        peers = state.from_peers + count * from_peer
+        self._state = replace(state, nbytes=state.nbytes + count, from_peers=peers)
+        self._changed()
+
+    def refresh(self) -> None:
+        """Do nothing: a copy is as it was when it was made."""
+
+    def save(self, stalled: float) -> list[str]:
+        """Do nothing: a copy is read-only."""
+        return []
+
+    def detach(self) -> None:
+        """Let the cache remove the copy. Idempotent."""
+        self._trees.release()
+        self._state = replace(self._state, status="detached")
+
+
+def check_room(folder: Path, size: int) -> None:
+    """Check that a disk has room for files.
+
+    Raises:
+        AttachError: it has not.
+    """
+    free = shutil.disk_usage(folder).free
+    if size > free:
+        raise AttachError(
+            f"its objects need {size_text(size)}, and the disk of the node has {size_text(free)} free: take a larger "
+            "disk with `disk_gb=`, a smaller prefix, or mode='mount'",
+            is_final=True,
+        )

@@ -1,0 +1,257 @@
+"""A volume whose files are on the node's disk, and whose changes are uploaded when a task ends.
+
+The last writer wins: a file that was also changed in the store, after this node had read it, is replaced there, and a
+line says so. Between the nodes of a pool, a task sees what tasks that ended before it have written.
+"""
+
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from threading import Lock  # tasks may replace the attributes of the module
+
+from skyward.errors import CredentialsError, StorageError
+from skyward.events.volumes import VolumeState
+from skyward.process.clock import clock
+from skyward.storage.deletion import delete
+from skyward.storage.failures import LASTING
+from skyward.storage.listing import ObjectEntry, find, list_objects
+from skyward.storage.trees import upload_many
+from skyward.wire.protocol.volumes import NodeVolume
+from skyward.worker.volumes.copied import check_room
+from skyward.worker.volumes.trees import Stat, stat_of
+from skyward.worker.volumes.volume import AttachError, Fetcher, OnChange
+
+__all__ = ["SyncedVolume"]
+
+_PAUSES = (0.5, 2.0, 5.0)
+"""Seconds between attempts to upload; the last one is repeated."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A file as it was when it was the same as its object."""
+
+    stat: Stat
+    etag: str
+
+
+class SyncedVolume:
+    """A writable copy of a prefix, synchronized with it.
+
+    Args:
+        volume: the volume.
+        folder: an empty folder for its files.
+        fetcher: source of its objects.
+        show: shows a folder at the path of the volume.
+        changed: called after changes of the state.
+        say: tells the user a line.
+        wrote: called after files were uploaded.
+    """
+
+    def __init__(
+        self,
+        volume: NodeVolume,
+        folder: Path,
+        fetcher: Fetcher,
+        show: Callable[[Path], Path],
+        changed: OnChange,
+        say: Callable[[str], None],
+        wrote: Callable[[], None],
+    ) -> None:
+        self._volume = volume
+        self._location = volume.location
+        self._folder = folder
+        self._fetcher = fetcher
+        self._show = show
+        self._changed = changed
+        self._say = say
+        self._wrote = wrote
+        self._known: dict[str, _Known] = {}
+        self._lock = Lock()
+        self._skipped: set[str] = set()
+        self._state = VolumeState(volume.mount, volume.location.describe, "sync", False, "", "attaching")
+
+    @property
+    def state(self) -> VolumeState:
+        """Its current state."""
+        return self._state
+
+    @property
+    def contents(self) -> str:
+        """ "": its files change."""
+        return ""
+
+    def attach(self) -> Path:
+        """Fetch all objects; return the path of the folder.
+
+        Raises:
+            AttachError: the store refuses, an object could not be fetched, or the disk has no room for it.
+        """
+        try:
+            entries = list(list_objects(self._location))
+            size = sum(each.size for each in entries)
+            check_room(self._folder, size)
+            self._state = replace(self._state, total=size)
+            self._fetch(entries)
+        except (StorageError, CredentialsError) as error:
+            raise AttachError(str(error).rstrip(".")) from error
+        except OSError as error:
+            raise AttachError(f"its files cannot be written: {error.strerror or error}", is_final=True) from error
+        path = self._show(self._folder)
+        self._state = replace(self._state, status="ready", path=str(path))
+        self._changed()
+        return path
+
+    def _fetch(self, entries: list[ObjectEntry]) -> None:
+        self._fetcher.fetch(entries, self._folder, self._arrived)
+        for each in entries:
+            if (stat := stat_of(self._folder / each.key)) is not None:
+                self._known[each.key] = _Known(stat, each.etag)
+
+    def _arrived(self, count: int, from_peer: bool) -> None:
+        state = self._state
+        peers = state.from_peers + count * from_peer
+        self._state = replace(state, nbytes=state.nbytes + count, from_peers=peers)
+        self._changed()
+
+    def refresh(self) -> None:
+        """Fetch what other nodes have written, except files that were changed here.
+
+        Raises:
+            StorageError: that is not possible.
+        """
+        with self._lock:
+            entries = {each.key: each for each in list_objects(self._location)}
+            here = dict(self._files())
+            newer = [
+                each
+                for key, each in entries.items()
+                if (known := self._known.get(key)) is None or known.etag != each.etag
+                if not self._is_changed(key, here.get(key))
+            ]
+            self._fetch(newer)
+            for key in [key for key in self._known if key not in entries]:
+                if not self._is_changed(key, here.get(key)):
+                    (self._folder / key).unlink(missing_ok=True)
+                    del self._known[key]
+
+    def _is_changed(self, key: str, stat: Stat | None) -> bool:
+        """Return whether a file is not as it was last known, or is new."""
+        known = self._known.get(key)
+        return stat is not None if known is None else known.stat != stat
+
+    def save(self, stalled: float) -> list[str]:
+        """Upload what was changed; return the names of the files that could not be, with the reason last."""
+        with self._lock:
+            attempt, since = 0, clock.monotonic()
+            while True:
+                done, failed, error = self._save_once()
+                if done:
+                    self._wrote()
+                    attempt, since = 0, clock.monotonic()
+                if error is None:
+                    self._count()
+                    return []
+                lasts = isinstance(error, CredentialsError) or error.code in LASTING
+                if lasts or clock.monotonic() - since > stalled:
+                    return [*map(self._location.address, failed), str(error).rstrip(".")]
+                clock.sleep(_PAUSES[min(attempt, len(_PAUSES) - 1)])
+                attempt += 1
+
+    def _save_once(self) -> tuple[int, list[str], StorageError | CredentialsError | None]:
+        """Try to upload each changed file once; return the number of those that were, and the others with the error.
+
+        A file that is written meanwhile belongs to a task that still runs: it is uploaded at the end of that one.
+        """
+        here = dict(self._files())
+        changed = {key: stat for key, stat in here.items() if self._is_changed(key, stat)}
+        gone = [key for key in self._known if key not in here]
+        done: set[str] = set()
+        self._count(changed)
+
+        def on_file(_: Path, entry: ObjectEntry) -> None:
+            self._known[entry.key] = _Known(changed[entry.key], entry.etag)
+            done.add(entry.key)
+            self._count({key: stat for key, stat in changed.items() if key not in done})
+
+        try:
+            if changed:
+                self._name_losers(changed)
+                upload_many(self._location, [(self._folder / key, key) for key in changed], on_file=on_file)
+        except (StorageError, CredentialsError) as error:
+            failed = [key for key, stat in changed.items() if key not in done and stat_of(self._folder / key) == stat]
+            if failed:
+                return len(done), failed, error
+        try:
+            deleted = self._delete(gone)
+        except (StorageError, CredentialsError) as error:
+            return len(done), gone, error
+        return len(done) + deleted, [], None
+
+    def _name_losers(self, changed: Iterable[str]) -> None:
+        """Name the objects that were written by others after this node had read them, and are about to be replaced.
+
+        Raises:
+            StorageError: the store does not answer.
+        """
+        for key in changed:
+            known = self._known.get(key)
+            there = find(self._location, key)
+            if there is not None and there.etag != ("" if known is None else known.etag):
+                self._say(
+                    f"{self._location.address(key)} was written by another node or program after this node had read "
+                    "it; the version of this node, which was written last, replaces it."
+                )
+
+    def _delete(self, gone: list[str]) -> int:
+        """Delete the objects of files that tasks have removed, unless they were written meanwhile; return how many."""
+        done = []
+        for key in gone:
+            there = find(self._location, key)
+            if there is None or there.etag != self._known[key].etag:
+                del self._known[key]
+            else:
+                done.append(key)
+        if done:
+            delete(self._location, done)
+        for key in done:
+            del self._known[key]
+        return len(done)
+
+    def _count(self, changed: dict[str, Stat] | None = None) -> None:
+        left = changed or {}
+        status = self._state.status if self._state.status == "detached" else "flushing" if left else "ready"
+        size = sum(size for size, _ in left.values())
+        self._state = replace(self._state, status=status, unflushed=len(left), unflushed_bytes=size)
+        self._changed()
+
+    def _files(self) -> Iterator[tuple[str, Stat]]:
+        """Yield each regular file, and each link to one, by its key. Links to folders are left out, and named once."""
+        for parent, folders, files in os.walk(self._folder):
+            base = Path(parent).relative_to(self._folder)
+            for name in folders:
+                if Path(parent, name).is_symlink():
+                    self._skip(str(base / name), "a link to a folder")
+            for name in files:
+                path = Path(parent, name)
+                if not path.is_file():
+                    self._skip(str(base / name), "no regular file")
+                    continue
+                if (stat := stat_of(path)) is not None:
+                    yield (base / name).as_posix(), stat
+
+    def _skip(self, key: str, why: str) -> None:
+        if key not in self._skipped:
+            self._skipped.add(key)
+            self._say(f"{self._location.address(key)} is not uploaded: it is {why}.")
+
+    def detach(self) -> None:
+        """Remove the files of the node if all of them are in the store. Idempotent."""
+        if self._state.status == "detached":
+            return
+        is_saved = not self._state.unflushed
+        self._state = replace(self._state, status="detached")
+        if is_saved:
+            shutil.rmtree(self._folder, ignore_errors=True)

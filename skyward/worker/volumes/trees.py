@@ -1,0 +1,189 @@
+"""Copies of prefixes in the cache of a machine: immutable folders, one for each list of objects.
+
+The cache of one prefix is a folder with a lock, its `trees`, each named by the digest of its list of objects, and for
+each complete tree a `record` with the size and the modification time of every file. A file that is not as recorded is
+fetched again. Objects that are the same in an earlier tree are linked, not fetched. Nodes on one machine share the
+cache; one of them fetches at a time, and a tree in use is not removed.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from skyward.storage.listing import ObjectEntry
+from skyward.storage.location import BucketLocation
+
+__all__ = ["CachedTrees", "contents_of", "stat_of"]
+
+_RECORD, _PART, _LOCK, _USED = ".json", ".part", "lock", ".used"
+
+type Stat = tuple[int, int]
+"""Size, and modification time in nanoseconds."""
+
+
+def contents_of(entries: Iterable[ObjectEntry]) -> str:
+    """Return the digest of a list of objects: it is equal if all keys, sizes and ETags are."""
+    lines = sorted(json.dumps([each.key, each.size, each.etag]) for each in entries)
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]
+
+
+def stat_of(path: Path) -> Stat | None:
+    """Return size and modification time of a file; None if there is no such file."""
+    with contextlib.suppress(OSError):
+        found = path.stat()
+        return found.st_size, found.st_mtime_ns
+    return None
+
+
+@dataclass(slots=True)
+class CachedTrees:
+    """The trees of one prefix of a bucket in the cache of this machine.
+
+    Args:
+        cache: folder of the whole cache.
+        location: the prefix.
+    """
+
+    folder: Path
+    _lock: int = -1
+    _used: int = -1
+
+    @classmethod
+    def of(cls, cache: Path, location: BucketLocation) -> "CachedTrees":
+        """Return those of a location in the folder of the cache."""
+        named = json.dumps([location.endpoint, location.bucket, location.prefix])
+        folder = cache / hashlib.sha256(named.encode()).hexdigest()[:24]
+        folder.mkdir(parents=True, exist_ok=True)
+        return cls(folder)
+
+    @contextlib.contextmanager
+    def fetching(self) -> Iterator[None]:
+        """Hold the lock of the prefix: no other process of this machine fetches it, or removes trees."""
+        lock = os.open(self.folder / _LOCK, os.O_CREAT | os.O_RDWR, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(lock)
+
+    def tree(self, contents: str) -> Path:
+        """Return the folder of a tree."""
+        return self.folder / contents
+
+    def part(self, contents: str) -> Path:
+        """Return the folder of a tree that is not complete, and make it."""
+        part = self.part_of(contents)
+        part.mkdir(exist_ok=True)
+        return part
+
+    def part_of(self, contents: str) -> Path:
+        """Return the path of the folder of a tree that is not complete."""
+        return self.folder / f"{contents}{_PART}"
+
+    def damaged(self, contents: str, entries: Sequence[ObjectEntry]) -> list[ObjectEntry] | None:
+        """Return the objects of a complete tree whose files were changed; None if there is no such tree."""
+        record = self._record(contents)
+        tree = self.tree(contents)
+        if record is None or not tree.is_dir():
+            return None
+        return [each for each in entries if stat_of(tree / each.key) != record.get(each.key)]
+
+    def link_known(self, contents: str, entries: Sequence[ObjectEntry]) -> set[str]:
+        """Link the objects that complete trees have into the incomplete one; return their keys."""
+        part = self.part(contents)
+        wanted = {(each.key, each.etag, each.size): each for each in entries}
+        done: set[str] = set()
+        for known in self.folder.glob(f"*{_RECORD}"):
+            record, etags = self._record(known.stem), self._etags(known.stem)
+            if record is None:
+                continue
+            for key, stat in record.items():
+                file = self.tree(known.stem) / key
+                entry = wanted.get((key, etags.get(key, ""), stat[0]))
+                if entry is None or key in done or stat_of(file) != stat:
+                    continue
+                target = part / key
+                with contextlib.suppress(OSError):
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    if not target.exists():
+                        os.link(file, target)
+                    done.add(key)
+        return done
+
+    def finish(self, contents: str, entries: Sequence[ObjectEntry]) -> Path:
+        """Record a complete tree, and move it to its place."""
+        part, tree = self.part_of(contents), self.tree(contents)
+        if part.is_dir():
+            if tree.is_dir():
+                shutil.rmtree(tree)
+            _protect(part)
+            part.rename(tree)
+        stats = {each.key: (*(stat_of(tree / each.key) or (-1, 0)), each.etag) for each in entries}
+        new = self.folder / f"{contents}.new"
+        new.write_text(json.dumps(stats))
+        new.rename(self.folder / f"{contents}{_RECORD}")
+        return tree
+
+    def use(self, contents: str) -> None:
+        """Mark a tree as in use by this process, until `release`."""
+        mark = self.folder / f"{contents}{_USED}"
+        self._used = os.open(mark, os.O_CREAT | os.O_RDWR, 0o600)
+        fcntl.flock(self._used, fcntl.LOCK_SH)
+        os.utime(mark)
+
+    def release(self) -> None:
+        """End `use`. Idempotent."""
+        if self._used >= 0:
+            os.close(self._used)
+            self._used = -1
+
+    def remove_former(self, contents: str) -> None:
+        """Remove the other trees of the prefix that no process uses. The caller holds the lock."""
+        for record in self.folder.glob(f"*{_RECORD}"):
+            if record.stem != contents and not _is_locked(self.folder / f"{record.stem}{_USED}"):
+                record.unlink()
+                _remove(self.tree(record.stem))
+                (self.folder / f"{record.stem}{_USED}").unlink(missing_ok=True)
+        for part in self.folder.glob(f"*{_PART}"):
+            if part.stem != contents:
+                _remove(part)
+
+    def _record(self, contents: str) -> Mapping[str, Stat] | None:
+        with contextlib.suppress(OSError, ValueError):
+            known = json.loads((self.folder / f"{contents}{_RECORD}").read_text())
+            return {key: (size, modified) for key, (size, modified, _) in known.items()}
+        return None
+
+    def _etags(self, contents: str) -> Mapping[str, str]:
+        known = json.loads((self.folder / f"{contents}{_RECORD}").read_text())
+        return {key: etag for key, (_, _, etag) in known.items()}
+
+
+def _protect(folder: Path) -> None:
+    """Make the files of a tree read-only: it is shared by all pools that use it."""
+    for parent, _, files in os.walk(folder):
+        for name in files:
+            path = Path(parent, name)
+            path.chmod(path.stat().st_mode & 0o555 | 0o444)
+
+
+def _remove(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_locked(mark: Path) -> bool:
+    with contextlib.suppress(OSError):
+        lock = os.open(mark, os.O_RDWR)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(lock)
+    return False

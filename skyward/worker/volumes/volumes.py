@@ -1,0 +1,267 @@
+"""The volumes of a node: attached before its first task, saved after each task, and flushed before the node ends."""
+
+import json
+import os
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from threading import Event as ThreadEvent
+from threading import Lock, Thread  # tasks may replace the attributes of the module
+
+from skyward.errors import CredentialsError, StorageError
+from skyward.formatting import count_text, joined
+from skyward.process.clock import clock
+from skyward.storage.failures import UNREACHABLE
+from skyward.storage.listing import check, list_objects
+from skyward.task.volumes import VOLUMES
+from skyward.wire.protocol.messages import Output, WorkerEvent
+from skyward.wire.protocol.volumes import (
+    AttachVolumes,
+    NodeVolume,
+    VolumesAttached,
+    VolumesFlushed,
+    VolumeStates,
+    VolumesWritten,
+)
+from skyward.worker.volumes.copied import CopiedVolume
+from skyward.worker.volumes.mounted import MountedVolume
+from skyward.worker.volumes.peers import Connect, PeerFetcher, SharedFiles
+from skyward.worker.volumes.places import PlaceError, Space, clear_abandoned
+from skyward.worker.volumes.spaces import SPACE
+from skyward.worker.volumes.store import StoreFetcher
+from skyward.worker.volumes.synced import SyncedVolume
+from skyward.worker.volumes.tools import find_tool, fuse_problem
+from skyward.worker.volumes.volume import AttachedVolume, AttachError, Fetcher
+
+__all__ = ["Volumes"]
+
+STALLED = 60.0
+"""Seconds without progress after which files are given up that cannot be uploaded."""
+
+_NAMED = 20
+"""Files that are named in a message at most."""
+
+_TELL_EVERY = 0.5
+
+
+class Volumes:
+    """The volumes of one node. Its methods may be called from any thread, and block, unless they say otherwise.
+
+    Args:
+        node: rank of the node.
+        tell: sends an event to the client.
+        scratch: the folder that is removed with the node; None if there is none.
+        connect: opens a connection to the transfer port of another node.
+
+    Attributes:
+        shared: the files that other nodes may fetch.
+        closed: set once everything is uploaded, or given up, and all mounts are removed.
+    """
+
+    def __init__(self, node: int, tell: Callable[[WorkerEvent], None], scratch: Path | None, connect: Connect) -> None:
+        self.shared = SharedFiles()
+        self._connect = connect
+        self._node = node
+        self._tell = tell
+        self._is_local = False
+        self._scratch = scratch
+        self.closed = ThreadEvent()
+        self._space: Space | None = None
+        self._attached: list[AttachedVolume] = []
+        self._lock = Lock()
+        self._stale: set[str] = set()
+        self._told_at = 0.0
+        self._telling = False
+        self._is_closing = False
+
+    def __bool__(self) -> bool:
+        return bool(self._attached)
+
+    def attach(self, command: AttachVolumes) -> None:
+        """Attach volumes on a thread, and send `VolumesAttached`. Does not block."""
+        Thread(target=self._attach, args=(command,), name="skyward-volumes", daemon=True).start()
+
+    def _attach(self, command: AttachVolumes) -> None:
+        paths: list[str] = []
+        self._is_local = command.is_local
+        try:
+            self._space = Space(os.environ.get(SPACE) or f"worker-{os.getpid()}")
+            clear_abandoned()
+            for index, volume in enumerate(command.volumes):
+                source: Fetcher = StoreFetcher(volume.location)
+                if index < len(command.peers) and command.peers[index]:
+                    source = PeerFetcher(command.peers[index], self._connect, source)
+                try:
+                    paths.append(str(self._attach_one(volume, index, _cache_folder(command.cache), source)))
+                except (AttachError, PlaceError) as error:
+                    where = f"Volume {volume.location.describe} at {volume.mount}"
+                    is_final = isinstance(error, PlaceError) or error.is_final
+                    self._tell(VolumesAttached(f"{where} could not be attached: {error}", is_final))
+                    return
+        except Exception as error:
+            self._tell(VolumesAttached(f"The volumes could not be attached: {type(error).__name__}: {error}"))
+            return
+        self.shared.attaching = False
+        os.environ[VOLUMES] = json.dumps(dict(zip([each.mount for each in command.volumes], paths, strict=True)))
+        self._tell_states(now=True)
+        self._tell(VolumesAttached(paths=tuple(paths), contents=tuple(each.contents for each in self._attached)))
+
+    def _attach_one(self, volume: NodeVolume, index: int, cache: Path, fetcher: Fetcher) -> Path:
+        try:
+            check(volume.location)
+            if volume.read_only and next(iter(list_objects(volume.location)), None) is None:
+                raise AttachError("there are no objects, and it is read-only: check bucket and prefix", is_final=True)
+        except (StorageError, CredentialsError) as error:
+            raise AttachError(str(error).rstrip("."), is_final=getattr(error, "code", "") != UNREACHABLE) from error
+        problem = fuse_problem() if volume.mode in ("auto", "mount") else "unused"
+        if volume.mode == "mount" and problem:
+            other = "copy" if volume.read_only else "sync"
+            raise AttachError(f"{problem}, which mode='mount' needs: install it, or use mode={other!r}", is_final=True)
+        if not problem:
+            try:
+                return self._add(self._mounted(volume, index, cache))
+            except AttachError as error:
+                if volume.mode == "mount":
+                    raise
+                problem = str(error)
+        if volume.mode == "sync":
+            return self._add(self._synced(volume, index, cache, fetcher))
+        if not volume.read_only:
+            raise AttachError(f"{problem}: use mode='sync' for a volume that tasks write to", is_final=True)
+        return self._add(
+            CopiedVolume(volume, cache, fetcher, partial(self._show, volume), self._tell_states, self.shared)
+        )
+
+    def _mounted(self, volume: NodeVolume, index: int, cache: Path) -> AttachedVolume:
+        tool = find_tool(read_only=volume.read_only)
+        assert tool is not None
+        assert self._space is not None
+        state = cache / "waiting" / f"{self._space.folder.name}-{index}"
+        return MountedVolume(volume, tool, self._space, state, partial(self._show, volume), self._tell_states)
+
+    def _synced(self, volume: NodeVolume, index: int, cache: Path, fetcher: Fetcher) -> AttachedVolume:
+        assert self._space is not None
+        folder = cache / "synced" / f"{self._space.folder.name}-{index}"
+        folder.mkdir(parents=True)
+        return SyncedVolume(
+            volume,
+            folder,
+            fetcher,
+            partial(self._show, volume),
+            self._tell_states,
+            self._say,
+            lambda: self._tell(VolumesWritten((volume.mount,))),
+        )
+
+    def _add(self, attached: AttachedVolume) -> Path:
+        self._attached.append(attached)
+        try:
+            return attached.attach()
+        except BaseException:
+            self._attached.remove(attached)
+            attached.detach()
+            raise
+
+    def _show(self, volume: NodeVolume, folder: Path) -> Path:
+        """Show a folder at the path of a volume; return the path by which tasks find it."""
+        assert self._space is not None
+        if self._is_local and self._scratch is not None:
+            at = self._scratch / "volumes" / volume.mount.lstrip("/")
+        else:
+            at = Path(volume.mount)
+        self._space.place(folder, at, read_only=volume.read_only, link=self._is_local)
+        return at
+
+    def stale(self, mounts: tuple[str, ...]) -> None:
+        """Note that other nodes have written to volumes. Does not block."""
+        self._stale.update(mounts)
+
+    def before_task(self) -> None:
+        """Look for what other nodes and programs have written.
+
+        Raises:
+            StorageError: that is not possible.
+        """
+        for attached in self._attached:
+            if isinstance(attached, MountedVolume):
+                attached.refresh()
+        if not self._stale:
+            return
+        with self._lock:
+            for attached in self._attached:
+                mount = attached.state.mount
+                if mount in self._stale:
+                    self._stale.discard(mount)
+                    try:
+                        attached.refresh()
+                    except BaseException:
+                        self._stale.add(mount)
+                        raise
+
+    def after_task(self) -> str:
+        """Upload what tasks have written; return a sentence if that was not possible, and else ""."""
+        return _sentence(self._save(STALLED))
+
+    def save_soon(self) -> None:
+        """Begin to upload what waits for it, since the machine will be taken away. Does not block."""
+        if self._attached:
+            Thread(target=self._save, args=(STALLED,), name="skyward-volumes-save", daemon=True).start()
+
+    def _save(self, stalled: float) -> list[str]:
+        left: list[str] = []
+        for attached in tuple(self._attached):
+            left += attached.save(stalled)
+        return left
+
+    def close(self, stalled: float = STALLED) -> None:
+        """Upload what waits for it, tell the client what could not be, and remove all mounts. Idempotent."""
+        with self._lock:
+            is_closing, self._is_closing = self._is_closing, True
+        if is_closing:
+            self.closed.wait()
+            return
+        if self._attached:
+            left = self._save(stalled)
+            for attached in self._attached:
+                if isinstance(attached, MountedVolume):
+                    left += attached.unclosed()
+            self._tell(VolumesFlushed(tuple(left[:_NAMED]), _sentence(left)))
+        for attached in self._attached:
+            attached.detach()
+        if self._space is not None:
+            self._space.clear()
+        self.closed.set()
+
+    def _say(self, line: str) -> None:
+        self._tell(Output(0, "stderr", f"node {self._node}: {line}\n"))
+
+    def _tell_states(self, *, now: bool = False) -> None:
+        """Send the states to the client, at most twice a second."""
+        pause = 0.0 if now else self._told_at + _TELL_EVERY - clock.monotonic()
+        if pause > 0:
+            if not self._telling:
+                self._telling = True
+                Thread(target=self._tell_later, args=(pause,), name="skyward-volumes-tell", daemon=True).start()
+            return
+        self._told_at = clock.monotonic()
+        self._tell(VolumeStates(tuple(each.state for each in self._attached)))
+
+    def _tell_later(self, pause: float) -> None:
+        clock.sleep(pause)
+        self._telling = False
+        self._tell_states(now=True)
+
+
+def _cache_folder(given: str) -> Path:
+    """Return the folder of the cache: the given one, or that in Skyward's directory on the machine."""
+    own = "/opt/skyward" if os.geteuid() == 0 else "~/.skyward"
+    return Path(given or f"{own}/volumes").expanduser()
+
+
+def _sentence(left: list[str]) -> str:
+    """Return the files that could not be uploaded, and the reason, as a sentence; "" if there are none."""
+    if not left:
+        return ""
+    names = left[:-1] or left
+    more = "" if len(names) <= _NAMED else f" and {len(names) - _NAMED} more"
+    return f"{count_text(len(names), 'file')} could not be uploaded: {joined(names[:_NAMED])}{more}; {left[-1]}"

@@ -1,0 +1,6 @@
+"""An object store over HTTP: moto's, in this process, and a proxy in front of it that makes mistakes."""
+
+from tests.fakes.storage.proxy import FaultyProxy, Mistake
+from tests.fakes.storage.store import FakeStore, object_store
+
+__all__ = ["FakeStore", "FaultyProxy", "Mistake", "object_store"]

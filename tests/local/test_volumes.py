@@ -1,0 +1,270 @@
+"""Volumes on local nodes: modes, changes by other nodes, uploads that fail, mounts that die, and the end of nodes."""
+
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+import skyward as sky
+from skyward.worker.volumes.spaces import spaces_folder
+from tests.object_store import Bucket, object_store
+from tests.waiting import wait_for
+
+pytestmark = [pytest.mark.local, pytest.mark.usefixtures("cache")]
+
+MODES = ["copy", "mount", "sync"]
+
+
+@pytest.fixture(scope="module")
+def shared_store() -> Iterator[Bucket]:
+    with object_store() as store:
+        yield store
+
+
+@pytest.fixture
+def bucket(shared_store: Bucket) -> Iterator[Bucket]:
+    """Bucket with the objects "train/a.txt" and "train/sub/b.txt"."""
+    shared_store.put("train/a.txt", "alpha")
+    shared_store.put("train/sub/b.txt", "beta")
+    yield shared_store
+    shared_store.clear()
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Folder of the copies of this test, and nothing of a former worker."""
+    monkeypatch.setenv("SKYWARD_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "volumes"
+
+
+@pytest.fixture(autouse=True)
+def no_mounts_left() -> Iterator[None]:
+    """Check that nothing is mounted, and no program that mounts runs, after each test."""
+    yield
+    wait_for(lambda: not spaces(), "no space of a worker is left")
+    assert spaces_folder() not in Path("/proc/self/mounts").read_text()
+    assert not mount_processes()
+
+
+def spaces() -> list[str]:
+    folder = Path(spaces_folder())
+    return [each.name for each in folder.iterdir()] if folder.is_dir() else []
+
+
+def mount_processes() -> list[psutil.Process]:
+    return [each for each in psutil.process_iter(["name"]) if each.info["name"] in ("s3fs", "rclone")]
+
+
+def volume(bucket: Bucket, mode: Any, *, read_only: bool | None = None, prefix: str = "train") -> sky.Volume:
+    read_only = mode != "sync" if read_only is None else read_only
+    return sky.Volume(bucket.name, "/data", prefix, read_only, bucket.storage(), mode)
+
+
+@sky.function
+def files() -> dict[str, str]:
+    root = sky.volume("/data")
+    return {each.relative_to(root).as_posix(): each.read_text() for each in root.rglob("*") if each.is_file()}
+
+
+@sky.function
+def write(name: str, text: str) -> int:
+    path = sky.volume("/data") / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return len(text)
+
+
+@sky.function
+def read(name: str) -> str:
+    return (sky.volume("/data") / name).read_text()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_node_has_the_objects_of_the_prefix(bucket: Bucket, mode: str) -> None:
+    bucket.put("other/c.txt", "not in the volume")
+    with sky.Compute(nodes=2, volumes=[volume(bucket, mode)]) as pool:
+        assert files() @ pool == [{"a.txt": "alpha", "sub/b.txt": "beta"}] * 2
+        states = [node.volumes[0] for node in pool.snapshot().nodes]
+    assert [(each.mount, each.mode, each.status) for each in states] == [("/data", mode, "ready")] * 2
+
+
+@pytest.mark.parametrize("mode", ["mount", "sync"])
+def test_files_of_a_task_are_in_the_store_and_on_other_nodes_when_it_has_ended(bucket: Bucket, mode: str) -> None:
+    with sky.Compute(nodes=2, volumes=[volume(bucket, mode, read_only=False)]) as pool:
+        assert read("a.txt") @ pool == ["alpha", "alpha"]
+        assert write("new/c.txt", "gamma") >> pool == 5
+        assert bucket.get("train/new/c.txt") == b"gamma"
+        assert read("new/c.txt") @ pool == ["gamma"] * 2
+        write("a.txt", "a longer text than before") >> pool
+        assert read("a.txt") @ pool == ["a longer text than before"] * 2
+
+
+@pytest.mark.parametrize("mode", ["mount", "sync"])
+def test_removed_files_are_removed_from_the_store(bucket: Bucket, mode: str) -> None:
+    @sky.function
+    def remove(name: str) -> None:
+        (sky.volume("/data") / name).unlink()
+
+    with sky.Compute(nodes=2, volumes=[volume(bucket, mode, read_only=False)]) as pool:
+        files() @ pool
+        remove("a.txt") >> pool
+        assert files() @ pool == [{"sub/b.txt": "beta"}] * 2
+    assert bucket.keys("train/") == ["train/sub/b.txt"]
+
+
+@pytest.mark.parametrize("mode", ["copy", "mount"])
+def test_read_only_volume_cannot_be_changed(bucket: Bucket, mode: str) -> None:
+    @sky.function
+    def create() -> None:
+        (sky.volume("/data") / "new.txt").write_text("x")
+
+    with sky.Compute(volumes=[volume(bucket, mode)]) as pool:
+        if mode == "mount" or os.geteuid() != 0:  # root may write to a folder of its own
+            with pytest.raises(OSError, match="new.txt"):
+                create() >> pool
+        assert read("a.txt") >> pool == "alpha"
+    assert bucket.keys("train/") == ["train/a.txt", "train/sub/b.txt"]
+
+
+def test_copy_is_fetched_once_for_all_nodes_of_a_machine_and_all_pools(bucket: Bucket) -> None:
+    fetched = []
+    for _ in range(2):
+        with sky.Compute(nodes=2, volumes=[volume(bucket, "copy")]) as pool:
+            assert files() @ pool == [{"a.txt": "alpha", "sub/b.txt": "beta"}] * 2
+            fetched.append(sum(node.volumes[0].nbytes for node in pool.snapshot().nodes))
+    assert fetched == [9, 0]
+
+
+def test_only_changed_objects_are_fetched_again(bucket: Bucket, cache: Path) -> None:
+    with sky.Compute(volumes=[volume(bucket, "copy")]) as pool:
+        files() >> pool
+    bucket.put("train/a.txt", "omega")
+    with sky.Compute(volumes=[volume(bucket, "copy")]) as pool:
+        assert files() >> pool == {"a.txt": "omega", "sub/b.txt": "beta"}
+        assert pool.snapshot().nodes[0].volumes[0].nbytes == 5
+    assert len([each for each in cache.rglob("a.txt") if each.is_file()]) == 1, "the former copy was not removed"
+
+
+def test_copy_that_a_task_has_changed_is_not_used_by_the_next_pool(bucket: Bucket) -> None:
+    @sky.function
+    def spoil() -> None:
+        path = sky.volume("/data") / "a.txt"
+        path.chmod(0o666)
+        path.write_text("spoilt")
+
+    with sky.Compute(volumes=[volume(bucket, "copy")]) as pool:
+        spoil() >> pool
+    with sky.Compute(volumes=[volume(bucket, "copy")]) as pool:
+        assert read("a.txt") >> pool == "alpha"
+
+
+def test_dead_mount_is_mounted_again(bucket: Bucket) -> None:
+    with sky.Compute(volumes=[volume(bucket, "mount")]) as pool:
+        assert read("a.txt") >> pool == "alpha"
+        for process in mount_processes():
+            process.send_signal(signal.SIGKILL)
+        wait_for(lambda: can_read(pool), "the volume can be read again")
+
+
+def can_read(pool: sky.Compute) -> bool:
+    try:
+        return read("a.txt") >> pool == "alpha"
+    except OSError:
+        return False
+
+
+def test_task_whose_files_cannot_be_uploaded_fails_with_its_value(bucket: Bucket) -> None:
+    with object_store(name="doomed") as doomed:
+        doomed.put("train/a.txt", "alpha")
+        with pytest.raises(sky.StorageError, match=r"is closed, but .* s3://doomed/train/new.txt"):  # noqa: SIM117
+            with sky.Compute(volumes=[volume(doomed, "sync")]) as pool:
+                files() >> pool
+                doomed.client.delete_object(Bucket="doomed", Key="train/a.txt")
+                doomed.client.delete_bucket(Bucket="doomed")
+                with pytest.raises(sky.VolumeError, match=r"s3://doomed/train/new.txt.*no bucket") as raised:
+                    write("new.txt", "text") >> pool
+                assert raised.value.value == 4
+
+
+def test_conflicting_writers_are_named_and_the_last_one_wins(bucket: Bucket, capfd: pytest.CaptureFixture[str]) -> None:
+    with sky.Compute(volumes=[volume(bucket, "sync")]) as pool:
+        files() >> pool
+        bucket.put("train/a.txt", "written by another program")
+        write("a.txt", "written by the task") >> pool
+        wait_for(lambda: "written by another node or program" in "".join(seen(capfd)), "the loser is named")
+    assert bucket.get("train/a.txt") == b"written by the task"
+
+
+_SEEN: list[str] = []
+
+
+def seen(capfd: pytest.CaptureFixture[str]) -> list[str]:
+    _SEEN.append(capfd.readouterr().err)
+    return _SEEN
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_wrong_bucket_is_refused_before_a_node_is_launched(bucket: Bucket, mode: Any) -> None:
+    wrong = sky.Volume("nosuchbucket", "/data", "train", mode != "sync", bucket.storage(), mode)
+    with pytest.raises(sky.StorageError, match="nosuchbucket"), sky.Compute(volumes=[wrong]):
+        pass
+
+
+def test_read_only_volume_without_objects_is_refused(bucket: Bucket) -> None:
+    with (
+        pytest.raises(sky.StorageError, match="no objects at s3://bucket/tarin"),
+        sky.Compute(volumes=[volume(bucket, "copy", prefix="tarin")]),
+    ):
+        pass
+
+
+def test_unknown_mount_is_named_with_those_of_the_pool(bucket: Bucket) -> None:
+    @sky.function
+    def path() -> str:
+        return str(sky.volume("/date"))
+
+    with (
+        sky.Compute(volumes=[volume(bucket, "copy")]) as pool,
+        pytest.raises(sky.SpecError, match=r"no volume at '/date'; it has: '/data'"),
+    ):
+        path() >> pool
+
+
+def test_volume_is_no_path_on_the_client() -> None:
+    with pytest.raises(sky.NotOnNodeError, match="works only in a task"):
+        sky.volume("/data")
+
+
+@pytest.mark.parametrize("mode", ["mount", "sync"])
+def test_files_are_seen_by_slots_that_are_processes(bucket: Bucket, mode: str) -> None:
+    worker = sky.Worker(concurrency=2, executor="process")
+    with sky.Compute(volumes=[volume(bucket, mode, read_only=False)], worker=worker) as pool:
+        assert (read("a.txt") & read("sub/b.txt")) >> pool == ("alpha", "beta")
+        sky.gather(*(write(f"n{number}.txt", str(number)) for number in range(4))) >> pool
+    assert [bucket.get(f"train/n{number}.txt") for number in range(4)] == [b"0", b"1", b"2", b"3"]
+
+
+def test_killed_worker_leaves_no_mount_and_deletes_nothing(bucket: Bucket) -> None:
+    @sky.function
+    def die() -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    volumes = [volume(bucket, "mount", read_only=False)]
+    with sky.Compute(volumes=volumes, retry_on_interruption=0) as pool, pytest.raises(sky.NodeLostError):
+        die() >> pool
+    assert bucket.keys("train/") == ["train/a.txt", "train/sub/b.txt"]
+
+
+def test_removing_the_folder_of_a_node_deletes_no_object(bucket: Bucket) -> None:
+    @sky.function
+    def scratch() -> str:
+        return os.environ["SKYWARD_SCRATCH"]
+
+    with sky.Compute(volumes=[volume(bucket, "mount", read_only=False)]) as pool:
+        shutil.rmtree(scratch() >> pool, ignore_errors=True)
+        assert bucket.keys("train/") == ["train/a.txt", "train/sub/b.txt"]
