@@ -379,7 +379,8 @@ class StorageError(SkywardError, RuntimeError):
     """An object store refused a request or did not answer, or a file could not be read or written.
 
     Attributes:
-        code: code of the store's error, such as "NoSuchBucket", or "Unreachable"; "" if there is none.
+        code: code of the store's error, such as "NoSuchBucket", or "HTTP501" if it has none; or "Unreachable",
+            "DiskFull" or "Stopped"; "" for other errors.
         names: files or keys that failed, if the error is about some of several.
     """
 

@@ -30,6 +30,10 @@ OF_THE_MODULE = {
     "LogConfig": "`logging=False` of a pool switches its log off; there is nothing else to configure",
     "redirect_output": "`pool.logs()` and `pool.follow()` return the output of tasks",
     "registry": "collections are `sky.dict`, `sky.set`, `sky.queue`, `sky.counter`, `sky.barrier` and `sky.lock`",
+    **{
+        name: f"presets are methods of `sky.Storage`: use `sky.Storage.{name.lower()}(...)`"
+        for name in ("S3", "GCS", "R2", "Wasabi", "Backblaze")
+    },
     "HealthChecker": "health checks are not supported yet: a node that does not answer is replaced",
 }
 """Replacements of the attributes of `skyward`, by name."""

@@ -23,6 +23,17 @@ def specs() -> None:
     sky.Spec(allocation="spots")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
+def storages() -> None:
+    storage = sky.Storage.r2("account", access_key=lambda: "key", secret_key="secret")
+    assert_type(storage, sky.Storage)
+    assert_type(storage.ls("bucket"), list[sky.ObjectEntry])
+    assert_type(storage.upload("bucket", "folder", key="k"), int)
+    assert_type(sky.Volume.parse("s3://b:/data"), sky.Volume)
+    sky.Volume("b", "/data", storage=storage, mode="copy")
+    sky.Volume("b", "/data", mode="stream")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    sky.Storage.minio(3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
 def groups(pool: sky.Compute) -> None:
     cpu, gpu = sky.Spec(vcpus=4, nodes=(0, 4)), sky.Spec(accelerator="T4", resources={"licence": 1}, idle_timeout=30)
     assert_type(gpu.resources, Mapping[str, float])

@@ -105,16 +105,20 @@ def listing(bucket: str, query: Mapping[str, list[str]]) -> bytes:
     prefix = query.get("prefix", [""])[0]
     after = (query.get("continuation-token") or query.get("marker") or query.get("start-after") or [""])[0]
     cut = len(bucket) + 1
-    keys = sorted(key[cut:] for key in objects if key.startswith(f"{bucket}/{prefix}") and key[cut:] > after)
+    keys = sorted(key[cut:] for key in tuple(objects) if key.startswith(f"{bucket}/{prefix}") and key[cut:] > after)
+    folders: set[str] = set()
+    if "delimiter" in query:
+        folders = {f"{prefix}{key[len(prefix) :].partition('/')[0]}/" for key in keys if "/" in key[len(prefix) :]}
+        keys = [key for key in keys if "/" not in key[len(prefix) :]]
     page, more = keys[:PAGE], len(keys) > PAGE
     shown = "".join(
         f"<Contents><Key>{escape(key)}</Key><Size>{len(objects[f'{bucket}/{key}'])}</Size>"
         f"<LastModified>{LISTED_AT}</LastModified><ETag>{escape(etag(objects[f'{bucket}/{key}']))}</ETag></Contents>"
         for key in page
-    )
+    ) + "".join(f"<CommonPrefixes><Prefix>{escape(each)}</Prefix></CommonPrefixes>" for each in sorted(folders))
     last = escape(page[-1]) if more else ""
     return (
-        f"<ListBucketResult><Name>{bucket}</Name><IsTruncated>{str(more).lower()}</IsTruncated>{shown}"
+        f"<ListBucketResult><Name>{bucket}</Name><Prefix>{escape(prefix)}</Prefix><IsTruncated>{str(more).lower()}</IsTruncated>{shown}"
         f"<NextContinuationToken>{last}</NextContinuationToken><NextMarker>{last}</NextMarker></ListBucketResult>"
     ).encode()
 

@@ -32,6 +32,7 @@ _CONNECT_WITHIN = 5.0
 _SILENCE = 30.0
 """Seconds without a byte after which a connection counts as dead."""
 
+_GCS = "https://storage.googleapis.com"
 _DEFAULT_REGION = "us-east-1"
 _MOST_IN_MEMORY = 160 << 20
 """Bytes of parts that are being uploaded."""
@@ -64,6 +65,7 @@ class BucketClient:
         location: the bucket.
         stopped: set when all requests are to end.
         region: region that requests are signed for.
+        deletes_together: whether one request may delete several objects; some stores have no such request.
     """
 
     def __init__(
@@ -77,6 +79,7 @@ class BucketClient:
         self.location = location
         self.stopped = Event()
         self.region = location.region or _default_region(location)
+        self.deletes_together = location.endpoint != _GCS
         self._first_reply = first_reply
         self._patience = patience
         self._has_answered = False
@@ -85,7 +88,7 @@ class BucketClient:
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: Thread | None = None
-        self._stores: dict[bool, S3Store] = {}
+        self._stores: dict[tuple[float, bool], S3Store] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -138,7 +141,13 @@ class BucketClient:
                 self._loop.call_soon_threadsafe(self._cancel_all)
 
     async def ask[T](
-        self, verb: str, key: str | None, request: "Callable[[S3Store], Awaitable[T]]", *, missing: T | None = None
+        self,
+        verb: str,
+        key: str | None,
+        request: "Callable[[S3Store], Awaitable[T]]",
+        *,
+        missing: T | None = None,
+        patience: float | None = None,
     ) -> T:
         """Send a request, repeat it while the store is busy, and return the reply.
 
@@ -146,6 +155,7 @@ class BucketClient:
             verb: "read", "write", "list" or "delete", for messages.
             key: whole key of the object; None for a request about the bucket.
             request: sends it.
+            patience: seconds for which obstore repeats it, if fewer than for others.
             missing: returned if there is no such object; None if that is an error.
 
         Raises:
@@ -155,7 +165,7 @@ class BucketClient:
         while True:
             signed_for = self.region
             try:
-                reply = await request(self.store())
+                reply = await request(self.store(patience))
             except (StorageError, StoppedError):  # of ours, from within the request
                 raise
             except Exception as error:
@@ -175,12 +185,14 @@ class BucketClient:
                 self._has_answered = True
                 return reply
 
-    def store(self) -> "S3Store":
-        """Return the client of obstore; before the first reply, one that gives up sooner."""
-        found = self._stores.get(self._has_answered)
+    def store(self, most: float | None = None) -> "S3Store":
+        """Return the client of obstore, which gives up after `most` seconds if given; sooner before the first reply."""
+        patience = self._patience if self._has_answered else min(self._first_reply, self._patience)
+        patience = patience if most is None else min(patience, most)
+        kind = patience, self.deletes_together
+        found = self._stores.get(kind)
         if found is None:
-            patience = self._patience if self._has_answered else min(self._first_reply, self._patience)
-            found = self._stores[self._has_answered] = _store(self.location, self.region, patience)
+            found = self._stores[kind] = _store(self.location, self.region, patience, self.deletes_together)
         return found
 
     @property
@@ -246,7 +258,7 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
     loop.close()
 
 
-def _store(location: BucketLocation, region: str, patience: float) -> "S3Store":
+def _store(location: BucketLocation, region: str, patience: float, deletes_together: bool) -> "S3Store":
     try:
         from obstore.store import S3Store  # slow to load
     except ImportError:
@@ -260,7 +272,7 @@ def _store(location: BucketLocation, region: str, patience: float) -> "S3Store":
         "timeout": timedelta(days=1),  # of a whole object; silence ends it sooner
     }
     bundle = os.environ.get("AWS_CA_BUNDLE") or os.environ.get("SSL_CERT_FILE")
-    if bundle and location.endpoint.startswith("https://") and Path(bundle).is_file():
+    if bundle and not location.endpoint.startswith("http://") and Path(bundle).is_file():
         options["root_certificate"] = Path(bundle).read_bytes()
     given: dict[str, Any] = {}
     if location.access_key:
@@ -278,6 +290,7 @@ def _store(location: BucketLocation, region: str, patience: float) -> "S3Store":
         location.bucket,
         region=region,
         virtual_hosted_style_request=not location.uses_path,
+        disable_bulk_delete=not deletes_together,
         client_options=options,
         retry_config={
             "max_retries": 100,

@@ -3,12 +3,18 @@
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
+from skyward.errors import StorageError
 from skyward.storage.client import BucketClient
 from skyward.storage.location import BucketLocation
 
 __all__ = ["delete"]
 
 _BATCH = 1000
+_TOGETHER_WITHIN = 3.0
+"""Seconds for which a store is asked to delete several objects with one request, before it is asked for each."""
+
+_NO_SUCH_REQUEST = frozenset({"MethodNotAllowed", "NotImplemented"})
+_BUSY = frozenset({"InternalError", "ServiceUnavailable", "SlowDown", "Unreachable"})
 
 
 def delete(location: BucketLocation, keys: Iterable[str], *, client: BucketClient | None = None) -> int:
@@ -37,4 +43,17 @@ def _batches(keys: Iterable[str]) -> Iterator[list[str]]:
 
 
 async def _delete(client: BucketClient, keys: list[str]) -> None:
-    await client.ask("delete", keys[0] if len(keys) == 1 else None, lambda store: store.delete_async(keys))
+    if client.deletes_together:
+        try:
+            return await _ask(client, keys, _TOGETHER_WITHIN)
+        except StorageError as error:
+            if error.code.startswith("HTTP") or error.code in _NO_SUCH_REQUEST:
+                client.deletes_together = False
+            elif error.code not in _BUSY:
+                raise
+    await _ask(client, keys)
+
+
+async def _ask(client: BucketClient, keys: list[str], patience: float | None = None) -> None:
+    key = keys[0] if len(keys) == 1 else None
+    await client.ask("delete", key, lambda store: store.delete_async(keys), patience=patience)

@@ -25,6 +25,9 @@ LASTING = frozenset({
 
 _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>([A-Za-z0-9.]{1,64})</Code>")
+_DELETED = re.compile(r"DeleteObjects request failed for key .*\(code: ([A-Za-z0-9.]{1,64})\)", re.S)
+"""Failure of one of several deletions, whose request as a whole has succeeded."""
+
 _REGION = re.compile(r"<Region>([a-z0-9-]{1,40})</Region>")
 _OF_TYPES = {
     "NotFoundError": 404,
@@ -34,8 +37,9 @@ _OF_TYPES = {
     "UnauthenticatedError": 401,
 }
 _BY_STATUS = {401: "AccessDenied", 403: "AccessDenied", 404: NO_KEY, 412: CHANGED, 301: "PermanentRedirect"}
+_UNVERIFIED = "its certificate could not be verified"
 _REASONS = (
-    (re.compile("certificate|UnknownIssuer|tls|handshake", re.I), "its certificate could not be verified"),
+    (re.compile("certificate|UnknownIssuer|tls|handshake", re.I), _UNVERIFIED),
     (re.compile("dns error|failed to lookup|Name or service not known", re.I), "its name was not found"),
     (re.compile("ConnectionRefused|Connection refused"), "connection refused"),
     (re.compile("TimedOut|timed out|deadline", re.I), "no reply in time"),
@@ -77,6 +81,8 @@ class Refusal:
             status = 301
         if "metadata" in text.lower() or "169.254." in text:
             return cls(status, "NoCredentials", "", "", kind)
+        if (deleted := _DELETED.search(text)) is not None:
+            return cls(200, deleted[1], "", "", kind)
         reason = ""
         if not status:
             reason = next((words for pattern, words in _REASONS if pattern.search(text)), "the request failed")
@@ -104,6 +110,12 @@ class Refusal:
                 "No credentials for the object store were found, and this machine has no role: give the storage an "
                 "access_key and a secret_key, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
             )
+        if self.reason == _UNVERIFIED:
+            return StorageError(
+                f"{location.store} could not prove who it is: check the endpoint, or name a file with the certificate "
+                "of its authority in SSL_CERT_FILE.",
+                code=UNREACHABLE,
+            )
         if self.reason:
             return StorageError(
                 f"{location.store} did not answer ({self.reason}): check the endpoint, and that this machine can reach "
@@ -111,7 +123,7 @@ class Refusal:
                 code=UNREACHABLE,
             )
         subject = printable(f"s3://{location.bucket}" + ("" if key is None else f"/{key}"))
-        code = NO_BUCKET if self.code == NO_KEY and key is None else self.code
+        code = NO_BUCKET if self.code == NO_KEY and key is None else self.code or f"HTTP{self.status}"
         return StorageError(self._sentence(code, location, verb, subject, region), code=code)
 
     def _sentence(self, code: str, location: BucketLocation, verb: str, subject: str, region: str) -> str:
@@ -152,7 +164,7 @@ class Refusal:
                 return f"The bucket {location.bucket!r} is in another region than {region!r}: set its region."
             case "EntityTooLarge" | "QuotaExceeded" | "InsufficientStorage" | "XMinioStorageFull":
                 return f"{store} has no room for {subject}: {code}."
-        told = f"HTTP status {self.status}{f', {code}' if code else ''}" if self.status else self.kind
+        told = f"HTTP status {self.status}{f', {self.code}' if self.code else ''}" if self.status else self.kind
         if self.is_temporary:
             return f"{store} could not {verb} {subject} ({told}), and kept failing: try again later."
         return f"{store} refused to {verb} {subject} ({told})."

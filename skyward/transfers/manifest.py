@@ -33,7 +33,7 @@ class FolderManifest:
     def __init__(self, location: BucketLocation, folder: Path) -> None:
         self._folder = folder
         self._path = _path(location, folder)
-        self._known: dict[str, tuple[str, int, int]] = {}
+        self._known: dict[str, tuple[str, int, int, int]] = {}
         self._file = -1
         self._lock = Lock()
 
@@ -49,8 +49,8 @@ class FolderManifest:
         with contextlib.suppress(ValueError, TypeError, KeyError):
             if lines and json.loads(lines[0]) == _FORMAT:
                 for line in lines[1:]:
-                    key, etag, size, modified_ns = json.loads(line)
-                    self._known[key] = etag, size, modified_ns
+                    key, etag, size, modified_ns, changed_ns = json.loads(line)
+                    self._known[key] = etag, size, modified_ns, changed_ns
         with contextlib.suppress(OSError):  # rewritten, without the lines that later ones have replaced
             os.ftruncate(self._file, 0)
             os.write(self._file, "".join(f"{line}\n" for line in self._lines()).encode())
@@ -71,7 +71,8 @@ class FolderManifest:
             found = path.stat()
         except OSError:
             return False
-        return known[1:] == (found.st_size, found.st_mtime_ns)
+        # The time of change too: tools may keep the size and the time of modification.
+        return known[1:] == (found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
     def add(self, entry: ObjectEntry, path: Path) -> None:
         """Record that a file is equal to an object."""
@@ -79,7 +80,7 @@ class FolderManifest:
             return
         with contextlib.suppress(OSError):
             found = path.stat()
-            line = json.dumps([entry.key, entry.etag, found.st_size, found.st_mtime_ns]) + "\n"
+            line = json.dumps([entry.key, entry.etag, found.st_size, found.st_mtime_ns, found.st_ctime_ns]) + "\n"
             with self._lock:
                 os.write(self._file, line.encode())
 

@@ -33,8 +33,7 @@ def upload(location: BucketLocation, path: Path, key: str | None, progress: bool
         return _upload_folder(replace(location, prefix=name), path, progress)
     if key is None or key == "" or key.endswith("/"):
         key = f"{key or ''}{path.name}"
-    size = path.stat().st_size if path.is_file() else None
-    with shown_progress(path.name, size, progress) as move:
+    with shown_progress(path.name, _size(path), progress) as move:
         upload_object(location, path, key, progress=move)
     return 1
 
@@ -51,7 +50,7 @@ def _upload_folder(location: BucketLocation, folder: Path, progress: bool | None
     with BucketClient(location) as client, FolderManifest(location, folder) as manifest:
         there = {entry.key: entry.etag for entry in list_objects(location, client=client)} if manifest else {}
         files = [(path, key) for path, key in files if not manifest.has(key, there.get(key, ""), path)]
-        total = sum(path.stat().st_size for path, _ in files)
+        total = sum(_size(path) for path, _ in files)
         with shown_progress(folder.name, total, progress) as move:
             upload_many(
                 location,
@@ -61,6 +60,14 @@ def _upload_folder(location: BucketLocation, folder: Path, progress: bool | None
                 client=client,
             )
     return count
+
+
+def _size(path: Path) -> int:
+    """Return the size of a file; 0 if it cannot be told, as of one that has gone."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def download(location: BucketLocation, key: str, path: Path | None, progress: bool | None) -> int:

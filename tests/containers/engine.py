@@ -96,6 +96,11 @@ class Engine:
         """Settings of `sky.Container` for this engine, with this host's files mounted."""
         return {"host": self.host, "options": MOUNTS}
 
+    @property
+    def network_namespace(self) -> str:
+        """Path of its network namespace."""
+        return f"/proc/{self._process.pid}/ns/net"
+
     def _wait(self) -> None:
         deadline = time.monotonic() + _READY_WITHIN
         while True:

@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ import pytest
 
 import skyward as sky
 from skyward.worker.volumes.spaces import spaces_folder
+from tests.fakes.storage import FaultyProxy, Mistake
+from tests.fakes.storage.proxy import xml_error
 from tests.object_store import Bucket, object_store
 from tests.waiting import wait_for
 
@@ -44,20 +47,26 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(autouse=True)
 def no_mounts_left() -> Iterator[None]:
-    """Check that nothing is mounted, and no program that mounts runs, after each test."""
+    """Check that the nodes of each test leave no mounts and no programs that mount."""
+    before = spaces()
     yield
-    wait_for(lambda: not spaces(), "no space of a worker is left")
-    assert spaces_folder() not in Path("/proc/self/mounts").read_text()
-    assert not mount_processes()
+    own = spaces() - before
+    wait_for(lambda: not own & spaces(), "the folders of mounts to be removed")
+    mounts = Path("/proc/self/mounts").read_text()
+    assert not [name for name in own if name in mounts]
+    wait_for(lambda: not [name for name in own if programs(name)], "the programs that mount to end")
 
 
-def spaces() -> list[str]:
+def spaces() -> set[str]:
+    """Return the names of the folders in which workers have their mounts."""
     folder = Path(spaces_folder())
-    return [each.name for each in folder.iterdir()] if folder.is_dir() else []
+    return {each.name for each in folder.iterdir()} if folder.is_dir() else set()
 
 
-def mount_processes() -> list[psutil.Process]:
-    return [each for each in psutil.process_iter(["name"]) if each.info["name"] in ("s3fs", "rclone")]
+def programs(space: str) -> list[psutil.Process]:
+    """Return the programs that mount for one worker."""
+    found = [each for each in psutil.process_iter(["name", "cmdline"]) if each.info["name"] in ("s3fs", "rclone")]
+    return [each for each in found if any(space in word for word in each.info["cmdline"] or ())]
 
 
 def volume(bucket: Bucket, mode: Any, *, read_only: bool | None = None, prefix: str = "train") -> sky.Volume:
@@ -82,6 +91,11 @@ def write(name: str, text: str) -> int:
 @sky.function
 def read(name: str) -> str:
     return (sky.volume("/data") / name).read_text()
+
+
+@sky.function
+def space() -> str:
+    return os.environ["SKYWARD_SPACE"]
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -166,7 +180,7 @@ def test_copy_that_a_task_has_changed_is_not_used_by_the_next_pool(bucket: Bucke
 def test_dead_mount_is_mounted_again(bucket: Bucket) -> None:
     with sky.Compute(volumes=[volume(bucket, "mount")]) as pool:
         assert read("a.txt") >> pool == "alpha"
-        for process in mount_processes():
+        for process in programs(space() >> pool):
             process.send_signal(signal.SIGKILL)
         wait_for(lambda: can_read(pool), "the volume can be read again")
 
@@ -184,8 +198,8 @@ def test_task_whose_files_cannot_be_uploaded_fails_with_its_value(bucket: Bucket
         with pytest.raises(sky.StorageError, match=r"is closed, but .* s3://doomed/train/new.txt"):  # noqa: SIM117
             with sky.Compute(volumes=[volume(doomed, "sync")]) as pool:
                 files() >> pool
-                doomed.client.delete_object(Bucket="doomed", Key="train/a.txt")
-                doomed.client.delete_bucket(Bucket="doomed")
+                doomed.store.client.delete_object(Bucket="doomed", Key="train/a.txt")
+                doomed.store.client.delete_bucket(Bucket="doomed")
                 with pytest.raises(sky.VolumeError, match=r"s3://doomed/train/new.txt.*no bucket") as raised:
                     write("new.txt", "text") >> pool
                 assert raised.value.value == 4
@@ -268,3 +282,49 @@ def test_removing_the_folder_of_a_node_deletes_no_object(bucket: Bucket) -> None
     with sky.Compute(volumes=[volume(bucket, "mount", read_only=False)]) as pool:
         shutil.rmtree(scratch() >> pool, ignore_errors=True)
         assert bucket.keys("train/") == ["train/a.txt", "train/sub/b.txt"]
+
+
+@sky.function
+def write_later(gate: str, name: str) -> None:
+    """Write a file on a thread that goes on after the task, once the gate exists."""
+    import threading
+    import time
+
+    path = sky.volume("/data") / name
+
+    def write_it() -> None:
+        while not Path(gate).exists():
+            time.sleep(0.01)
+        path.write_text("late")
+
+    threading.Thread(target=write_it).start()
+
+
+def test_close_waits_until_a_slow_store_has_what_was_written_after_the_task(bucket: Bucket, tmp_path: Path) -> None:
+    with FaultyProxy(bucket.store.url) as proxy:
+        storage = bucket.storage(proxy.url)
+        pool = sky.Compute(volumes=[sky.Volume(bucket.name, "/data", "train", False, storage, "sync")]).open()
+        write_later(str(tmp_path / "gate"), "late.txt") >> pool
+        slow = proxy.add(Mistake("PUT", "late.txt", hold_after=0))
+        path = Path(pool.snapshot().nodes[0].volumes[0].path) / "late.txt"
+        (tmp_path / "gate").touch()
+        wait_for(path.exists, "the file to be written")
+        closing = threading.Thread(target=pool.close)
+        closing.start()
+        assert slow.held.wait(30)
+        assert closing.is_alive()
+        slow.release.set()
+        closing.join(30)
+        assert not closing.is_alive()
+    assert bucket.get("train/late.txt") == b"late"
+
+
+def test_task_ends_once_a_busy_store_has_its_files(bucket: Bucket) -> None:
+    with FaultyProxy(bucket.store.url) as proxy:
+        storage = bucket.storage(proxy.url)
+        with sky.Compute(volumes=[sky.Volume(bucket.name, "/data", "train", False, storage, "sync")]) as pool:
+            files() >> pool
+            proxy.add(Mistake("PUT", "new.txt", times=3, status=503, body=xml_error("SlowDown")))
+            write("new.txt", "text") >> pool
+            assert bucket.get("train/new.txt") == b"text"
+            assert proxy.count("PUT", "new.txt") >= 4

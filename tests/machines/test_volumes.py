@@ -9,7 +9,8 @@ import pytest
 
 import skyward as sky
 from skyward.journal.installation import data_directory
-from tests.machines.conftest import hosts
+from tests.killed_client import kill_at_work
+from tests.machines.conftest import hosts, source_of_hosts
 from tests.machines.machine import Machine, Network
 from tests.object_store import SECRET_KEY, Bucket, object_store
 from tests.waiting import wait_for
@@ -154,3 +155,66 @@ def test_secret_is_in_no_file_and_no_argument(bucket: Bucket, network: Network, 
     assert on_disk == "/root/found\n", "the search must find the file of this test, and nothing else"
     assert SECRET_KEY.encode() not in journal
     assert SECRET_KEY not in described
+
+
+WRITE_LATE = """
+@sky.function
+def work():
+    import threading, time
+    from pathlib import Path
+
+    def late():
+        while not Path("/root/gate").exists():
+            time.sleep(0.01)
+        Path("/data/late.txt").write_text("written without a client")
+
+    threading.Thread(target=late).start()
+    print("begun", flush=True)
+    time.sleep(2)
+"""
+
+
+def test_worker_whose_lease_expires_uploads_what_is_left(bucket: Bucket, network: Network) -> None:
+    """The lease is 31 s: the grace of 1 s, and 30 s."""
+    machine = network.add()
+    storage = bucket.storage(network.address)
+    volumes = (
+        f"volumes=[sky.Volume({bucket.name!r}, '/data', 'train', False, "
+        f"sky.Storage.minio({storage.endpoint!r}, {str(storage.access_key)!r}, {str(storage.secret_key)!r}), 'sync')]"
+    )
+    provider = source_of_hosts(network, grace=1)
+    kill_at_work(WRITE_LATE, "run = pool.start(work())", provider, f"nodes=1, ttl=0, {volumes}", printed="begun")
+    on(machine, "touch /root/gate")
+    wait_for(lambda: not machine.running("skyward.worker"), "the worker to end")
+    assert bucket.get("train/late.txt") == b"written without a client"
+    assert on(machine, "ls -d /data; grep ' /data ' /proc/mounts; ls /opt/skyward/volumes/synced") == ""
+    assert [done.error for done in sky.reap()] == [""]
+
+
+def test_copy_that_does_not_fit_on_the_disk_is_refused_with_both_sizes(bucket: Bucket, network: Network) -> None:
+    on(network.add(), "mkdir -p /opt/skyward/volumes && mount -t tmpfs -o size=1m tmpfs /opt/skyward/volumes")
+    with (
+        pytest.raises(sky.NodeStartError, match=r"its objects need 2.9 MiB, and the disk of the node has .* free"),
+        sky.Compute(provider=hosts(network), volumes=[volume(bucket, network, "copy")]),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("mode", ["mount", "sync"])
+def test_writing_to_a_full_disk_is_an_error_or_is_in_the_store(bucket: Bucket, network: Network, mode: str) -> None:
+    @sky.function
+    def fill() -> bool:
+        """Write more than the disk holds; return whether that was possible."""
+        try:
+            Path("/data/large.bin").write_bytes(b"l" * 90_000_000)
+        except OSError:
+            Path("/data/large.bin").unlink(missing_ok=True)
+            return False
+        return True
+
+    on(network.add(), "mkdir -p /opt/skyward/volumes && mount -t tmpfs -o size=64m tmpfs /opt/skyward/volumes")
+    volumes = [volume(bucket, network, mode, read_only=False)]
+    with sky.Compute(provider=hosts(network), volumes=volumes) as pool:
+        written = fill() >> pool
+    assert bucket.keys("train/large") == (["train/large.bin"] if written else [])
+    assert not written or bucket.get("train/large.bin") == b"l" * 90_000_000

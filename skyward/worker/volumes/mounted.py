@@ -31,6 +31,10 @@ _PAUSES = (0.1, 0.5, 2.0, 5.0)
 """Seconds between attempts to mount a bucket again; the last one is repeated."""
 
 _END_WITHIN = 5.0
+
+_INFORMATION = re.compile(r"\[INF\]|DEBUG *:|INFO *:")
+_ERROR = re.compile(r"error|fail|denied|\bnot? |unable|unknown|invalid", re.IGNORECASE)
+"""Lines of the programs' logs."""
 _LOG_LINES = 40
 
 
@@ -156,11 +160,9 @@ class MountedVolume:
     def _reason(self) -> str:
         """Return what the program said last, without times and levels."""
         clock.sleep(_LOOK_EVERY)  # for the last line
-        said = [_without_time(line) for line in self._lines if line.strip()]
-        errors = [
-            line for line in said if re.search(r"error|fail|denied|not |unable|unknown|invalid", line, re.IGNORECASE)
-        ]
-        return (errors or said or ["it said nothing"])[-1][:300]
+        said = [_without_time(line) for line in self._lines if line.strip() and not _INFORMATION.search(line)]
+        errors = [line for line in said if _ERROR.search(line)]
+        return (errors or said or ["it gave no reason"])[-1][:300]
 
     def _keep(self) -> None:
         """Mount the bucket again whenever its program has ended."""

@@ -94,8 +94,6 @@ class S3fs(_Named):
             "connect_timeout=10",
             "readwrite_timeout=60",
             "retries=5",
-            "parallel_count=10",
-            "multipart_size=16",
             "umask=0022",
         ]
         if location.region:

@@ -10,6 +10,7 @@ import pytest
 
 from skyward.errors import StorageError
 from skyward.storage.client import BucketClient
+from skyward.storage.deletion import delete
 from skyward.storage.download import download
 from skyward.storage.listing import check, list_objects
 from skyward.storage.part_file import PART_SUFFIX, RANGE
@@ -254,3 +255,28 @@ for key in ("k", "large"):
     assert "(no space left on device): free some space, then start again. []" in first
     assert "bytes are needed and" in second
     assert second.endswith("[]")
+
+
+@pytest.mark.parametrize("body", [b"", xml_error("NotImplemented")])
+def test_store_that_cannot_delete_several_objects_at_once(
+    store: FakeStore, bucket: str, proxy: FaultyProxy, body: bytes
+) -> None:
+    store.put(bucket, a=b"x", b=b"x", c=b"x")
+    proxy.add(Mistake("POST", "delete", status=501, body=body))
+    with BucketClient(store.location(bucket, endpoint=proxy.url)) as client:
+        assert delete(client.location, ["a", "b"], client=client) == 2
+        assert store.keys(bucket) == ["c"]
+        asked = proxy.count("POST", "delete")
+        assert delete(client.location, ["c"], client=client) == 1
+    assert store.keys(bucket) == []
+    assert proxy.count("POST", "delete") == asked
+
+
+def test_object_that_may_not_be_deleted_is_told(store: FakeStore, bucket: str, proxy: FaultyProxy) -> None:
+    body = (
+        b"<DeleteResult><Error><Key>a</Key><Code>AccessDenied</Code><Message>hunter2</Message></Error></DeleteResult>"
+    )
+    proxy.add(Mistake("POST", "delete", status=200, body=body))
+    with pytest.raises(StorageError, match=r"^The credentials may not delete s3://bucket-\w+: give them") as caught:
+        delete(store.location(bucket, endpoint=proxy.url), ["a", "b"])
+    assert "hunter2" not in str(caught.value)

@@ -14,7 +14,7 @@ from skyward.storage.listing import ObjectEntry, check, find, head, list_objects
 from skyward.storage.part_file import PART_SUFFIX, RANGE
 from skyward.storage.trees import download_many, files_below, upload_many
 from skyward.storage.upload import PART, upload
-from tests.fakes.storage import FakeStore
+from tests.fakes.storage import FakeStore, FaultyProxy, Mistake
 
 NAMES = ("plain", "a space", "üñï/çödé.txt", "%41", "q?m#h&=+", "~til*'()!", "deep/er/est", "empty", "x\\y")
 
@@ -246,10 +246,12 @@ def test_head_of_a_missing_object_and_of_a_missing_bucket(store: FakeStore, buck
         head(store.location("nobucket"), "none")
 
 
-def test_transfer_that_is_stopped_leaves_no_thread(store: FakeStore, bucket: str, tmp_path: Path) -> None:
+def test_transfer_that_is_stopped_leaves_no_thread(
+    store: FakeStore, bucket: str, proxy: FaultyProxy, tmp_path: Path
+) -> None:
     store.put(bucket, k=b"x" * (4 * RANGE))
-    stop = threading.Event()
+    held = proxy.add(Mistake("GET", "k$", hold_after=1000))
     with pytest.raises(StorageError, match="^The transfer was stopped before its end") as caught:
-        download(store.location(bucket), "k", tmp_path / "f", workers=1, progress=lambda size: stop.set(), stop=stop)
+        download(store.location(bucket, endpoint=proxy.url), "k", tmp_path / "f", stop=held.held)
     assert caught.value.code == "Stopped"
     assert not [each for each in threading.enumerate() if each.name.startswith("skyward-storage")]

@@ -39,6 +39,18 @@ def test_folder_is_sent_once_and_then_only_what_has_changed(
     assert "folder/below/c" in store.keys(bucket)
 
 
+def test_file_of_the_same_size_and_time_is_sent_if_its_content_was_changed(
+    store: FakeStore, bucket: str, folder: Path
+) -> None:
+    storage = store.storage()
+    storage.upload(bucket, folder, "run")
+    before = (folder / "a").stat()
+    (folder / "a").write_bytes(b"A")
+    os.utime(folder / "a", ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert storage.upload(bucket, folder, "run") == 1
+    assert store.get(bucket, "run/a") == b"A"
+
+
 def test_folder_comes_once_and_then_only_what_has_changed(
     store: FakeStore, bucket: str, folder: Path, tmp_path: Path
 ) -> None:

@@ -70,14 +70,14 @@ class FakeStore:
 
 
 @contextmanager
-def object_store() -> Iterator[FakeStore]:
-    """Run a store."""
+def object_store(host: str = "127.0.0.1") -> Iterator[FakeStore]:
+    """Run a store that listens at an address of this host."""
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server = ThreadedMotoServer(ip_address=host, port=0, verbose=False)
     server.start()
     try:
-        host, port = server.get_host_and_port()
-        store = FakeStore(f"http://{host}:{port}")
+        _, port = server.get_host_and_port()
+        store = FakeStore(f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}")
         try:
             yield store
         finally:
