@@ -16,6 +16,8 @@ pytestmark = pytest.mark.docs
 
 FLAGS_OF_COMMANDS = {
     "--before",
+    "--cap-add",
+    "--device",
     "--check",
     "--compare",
     "--constraint",
