@@ -70,6 +70,9 @@ class Adaptive:
         name: name of the policy.
         interval: seconds between decisions while nothing happens; None for the pool's cooldown.
         packs: new tasks go to the fullest nodes, so that others idle and go.
+
+    Example:
+        >>> sky.Compute(nodes=(0, 8), policy="adaptive", target_wait="cheap")
     """
 
     name: str = "adaptive"

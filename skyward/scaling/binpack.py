@@ -35,6 +35,9 @@ class Binpack:
     Attributes:
         name: name of the policy.
         interval: seconds between decisions while nothing happens; None for the pool's cooldown.
+
+    Example:
+        >>> sky.Compute(nodes=(0, 8), policy="binpack")
     """
 
     name: str = "binpack"

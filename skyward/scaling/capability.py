@@ -98,6 +98,9 @@ class Capability:
 
     Raises:
         SpecError: a ratio is not a number of at least 0, or `down` is greater than `up`.
+
+    Example:
+        >>> sky.Compute(nodes=(0, 8), policy=sky.scaling.Capability(up=10, down=1))
     """
 
     up: float = 5

@@ -54,6 +54,10 @@ class FixedElastic:
 
     Raises:
         SpecError: a ratio is not a number of at least 0, or `down` is greater than `up`.
+
+    Example:
+        >>> groups = {"base": sky.Spec(vcpus=2, nodes=1), "more": sky.Spec(vcpus=4, nodes=(0, 8))}
+        >>> sky.Compute(groups=groups, policy="fixed_elastic")
     """
 
     up: float = 10

@@ -26,6 +26,9 @@ class No:
     Attributes:
         name: name of the policy.
         interval: seconds between decisions while nothing happens; None for the pool's cooldown.
+
+    Example:
+        >>> sky.Compute(nodes=(1, 8), policy="no")
     """
 
     name: str = "no"

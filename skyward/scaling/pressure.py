@@ -133,6 +133,9 @@ class Pressure:
     Attributes:
         name: name of the policy.
         interval: seconds between decisions while nothing happens; None for the pool's cooldown.
+
+    Example:
+        >>> sky.Compute(nodes=(1, 8), policy="pressure")
     """
 
     name: str = "pressure"

@@ -45,6 +45,9 @@ class Vanilla:
 
     Raises:
         SpecError: a ratio is not a number of at least 0, or `down` is greater than `up`.
+
+    Example:
+        >>> sky.Compute(nodes=(1, 8), policy=sky.scaling.Vanilla(up=5, down=0.5))
     """
 
     up: float = 10
