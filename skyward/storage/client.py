@@ -271,6 +271,8 @@ def _store(location: BucketLocation, region: str, patience: float, deletes_toget
         "read_timeout": timedelta(seconds=min(_SILENCE, patience)),
         "timeout": timedelta(days=1),  # of a whole object; silence ends it sooner
     }
+    if options["allow_http"]:
+        options["allow_invalid_certificates"] = True  # none is used; a machine without certificates would be refused
     bundle = os.environ.get("AWS_CA_BUNDLE") or os.environ.get("SSL_CERT_FILE")
     if bundle and not location.endpoint.startswith("http://") and Path(bundle).is_file():
         options["root_certificate"] = Path(bundle).read_bytes()

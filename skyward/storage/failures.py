@@ -38,7 +38,9 @@ _OF_TYPES = {
 }
 _BY_STATUS = {401: "AccessDenied", 403: "AccessDenied", 404: NO_KEY, 412: CHANGED, 301: "PermanentRedirect"}
 _UNVERIFIED = "its certificate could not be verified"
+_NO_AUTHORITIES = "there are no certificates of authorities"
 _REASONS = (
+    (re.compile("No CA certificates"), _NO_AUTHORITIES),
     (re.compile("certificate|UnknownIssuer|tls|handshake", re.I), _UNVERIFIED),
     (re.compile("dns error|failed to lookup|Name or service not known", re.I), "its name was not found"),
     (re.compile("ConnectionRefused|Connection refused"), "connection refused"),
@@ -109,6 +111,12 @@ class Refusal:
             return CredentialsError(
                 "No credentials for the object store were found, and this machine has no role: give the storage an "
                 "access_key and a secret_key, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
+            )
+        if self.reason == _NO_AUTHORITIES:
+            return StorageError(
+                "This machine has no certificates of authorities: install the package ca-certificates, as with "
+                "sky.Image(apt=['ca-certificates']).",
+                code=self.code,
             )
         if self.reason == _UNVERIFIED:
             return StorageError(

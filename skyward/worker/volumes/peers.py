@@ -162,21 +162,25 @@ class PeerFetcher:
         target = folder / entry.key
         target.parent.mkdir(parents=True, exist_ok=True)
         part = target.with_name(f".{hashlib.sha256(target.name.encode()).hexdigest()[:16]}.peer")
-        with self._connect(peer) as connection, part.open("wb", buffering=0) as file:
-            connection.sendall(REQUEST.pack(FILE, file_key(contents, entry.key), 0))
-            buffer = memoryview(bytearray(FRAME))
-            got = 0
-            is_empty = False
-            while got < entry.size or (not entry.size and not is_empty):
-                (length,) = LENGTH.unpack(read_exactly(connection, LENGTH.size))
-                if length == FRAME + 1 and not entry.size:
-                    is_empty = True
-                    continue
-                if length > min(FRAME, entry.size - got):
-                    raise EOFError("the other node sends more bytes than the object has")
-                if length:
-                    read_into(connection, buffer[:length])
-                    file.write(buffer[:length])
-                    got += length
-                    arrived(length, True)
-        os.replace(part, target)
+        try:
+            with self._connect(peer) as connection, part.open("wb", buffering=0) as file:
+                connection.sendall(REQUEST.pack(FILE, file_key(contents, entry.key), 0))
+                buffer = memoryview(bytearray(FRAME))
+                got = 0
+                is_empty = False
+                while got < entry.size or (not entry.size and not is_empty):
+                    (length,) = LENGTH.unpack(read_exactly(connection, LENGTH.size))
+                    if length == FRAME + 1 and not entry.size:
+                        is_empty = True
+                        continue
+                    if length > min(FRAME, entry.size - got):
+                        raise EOFError("the other node sends more bytes than the object has")
+                    if length:
+                        read_into(connection, buffer[:length])
+                        file.write(buffer[:length])
+                        got += length
+                        arrived(length, True)
+            os.replace(part, target)
+        except BaseException:
+            part.unlink(missing_ok=True)  # it must not become a file of the copy
+            raise

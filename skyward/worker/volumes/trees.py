@@ -122,7 +122,7 @@ class CachedTrees:
         if part.is_dir():
             if tree.is_dir():
                 shutil.rmtree(tree)
-            _protect(part)
+            _finish(part, {each.key for each in entries})
             part.rename(tree)
         stats = {each.key: (*(stat_of(tree / each.key) or (-1, 0)), each.etag) for each in entries}
         new = self.folder / f"{contents}.new"
@@ -165,12 +165,15 @@ class CachedTrees:
         return {key: etag for key, (_, _, etag) in known.items()}
 
 
-def _protect(folder: Path) -> None:
-    """Make the files of a tree read-only: it is shared by all pools that use it."""
+def _finish(folder: Path, keys: set[str]) -> None:
+    """Make the files of a tree read-only, since pools share it, and remove what is left of interrupted transfers."""
     for parent, _, files in os.walk(folder):
         for name in files:
             path = Path(parent, name)
-            path.chmod(path.stat().st_mode & 0o555 | 0o444)
+            if path.relative_to(folder).as_posix() in keys:
+                path.chmod(path.stat().st_mode & 0o555 | 0o444)
+            else:
+                path.unlink()
 
 
 def _remove(folder: Path) -> None:

@@ -16,6 +16,9 @@ from skyward.wire.protocol.volumes import AttachVolumes, NodeVolume
 
 __all__ = ["attach_command", "check_volumes", "with_volume_packages", "with_volume_tools"]
 
+_CHECK_WITHIN = 5.0
+"""Seconds that a store has to answer the client; one that only the nodes reach takes all of them."""
+
 _NOTHING = "check bucket and prefix, or write read_only=False"
 
 _PACKAGE = "obstore>=0.12.1,<0.13"
@@ -30,7 +33,7 @@ if ! command -v s3fs && ! command -v rclone; then
   export DEBIAN_FRONTEND=noninteractive
   lock='-o DPkg::Lock::Timeout=120'
   { $as_root apt-get $lock update -qq || :
-    $as_root apt-get $lock install -qq -y --no-install-recommends s3fs rclone fuse3
+    $as_root apt-get $lock install -qq -y --no-install-recommends s3fs rclone fuse3 ca-certificates
   } || echo 'no program that mounts buckets could be installed'
 fi >&2
 """,
@@ -84,7 +87,7 @@ async def check_volumes(specs: Iterable[Spec]) -> list[str]:
 def _check(volume: Volume) -> str:
     location = _location(volume)
     try:
-        checked = check(location)
+        checked = check(location, within=_CHECK_WITHIN)
         if volume.read_only and next(iter(list_objects(checked)), None) is None:
             raise StorageError(f"There are no objects at {location.describe}, and the volume is read-only: {_NOTHING}.")
     except StorageError as error:

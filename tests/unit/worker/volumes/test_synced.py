@@ -1,0 +1,218 @@
+"""Synchronized folders against a store in memory: nothing that a task has written is lost, in any order of events."""
+
+import itertools
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from skyward.errors import StorageError
+from skyward.storage.failures import UNREACHABLE
+from skyward.storage.listing import ObjectEntry
+from skyward.storage.location import BucketLocation
+from skyward.wire.protocol.volumes import NodeVolume
+from skyward.worker.volumes import synced
+from skyward.worker.volumes.synced import SyncedVolume
+
+KEYS = st.sampled_from(["a", "b", "sub/c"])
+CONTENTS = st.binary(max_size=5)
+
+
+class Store:
+    """Objects with version tags; `refusal` is raised by every write while it is set."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, tuple[bytes, str]] = {}
+        self.refusal: StorageError | None = None
+        self._versions = itertools.count()
+
+    def write(self, key: str, data: bytes) -> ObjectEntry:
+        if self.refusal is not None:
+            raise self.refusal
+        self.objects[key] = data, f'"{next(self._versions)}"'
+        return self.entry(key)
+
+    def entry(self, key: str) -> ObjectEntry:
+        data, etag = self.objects[key]
+        return ObjectEntry(key, len(data), etag)
+
+    # The functions of the room of storage, and the source of objects.
+
+    def list_objects(self, _: BucketLocation) -> Iterator[ObjectEntry]:
+        yield from [self.entry(key) for key in sorted(self.objects)]
+
+    def find(self, _: BucketLocation, key: str) -> ObjectEntry | None:
+        return self.entry(key) if key in self.objects else None
+
+    def upload_many(
+        self,
+        _: BucketLocation,
+        files: Iterable[tuple[Path, str]],
+        *,
+        on_file: Callable[[Path, ObjectEntry], object],
+    ) -> None:
+        for path, key in files:
+            on_file(path, self.write(key, path.read_bytes()))
+
+    def delete(self, _: BucketLocation, keys: Iterable[str]) -> int:
+        if self.refusal is not None:
+            raise self.refusal
+        return sum(self.objects.pop(key, None) is not None for key in keys)
+
+    def fetch(
+        self, entries: Sequence[ObjectEntry], folder: Path, arrived: Callable[[int, bool], None], contents: str = ""
+    ) -> None:
+        for entry in entries:
+            (folder / entry.key).parent.mkdir(parents=True, exist_ok=True)
+            new = folder / f"{entry.key}.new"
+            new.write_bytes(self.objects[entry.key][0])
+            new.replace(folder / entry.key)
+
+
+def synchronized(store: Store, folder: Path, said: list[str]) -> SyncedVolume:
+    """Return a volume that is attached."""
+    location = BucketLocation("bucket", "", "https://store.invalid")
+    volume = NodeVolume("/data", "sync", False, location)
+    made = SyncedVolume(volume, folder, store, lambda each: each, lambda: None, said.append, lambda: None)
+    made.attach()
+    return made
+
+
+@pytest.fixture(autouse=True)
+def in_memory(monkeypatch: pytest.MonkeyPatch) -> Store:
+    """Store in place of the real one."""
+    return in_place(monkeypatch.setattr)
+
+
+def in_place(replace: Callable[[Any, str, Any], None]) -> Store:
+    store = Store()
+    for name in ("list_objects", "find", "upload_many", "delete"):
+        replace(synced, name, getattr(store, name))
+    return store
+
+
+class Synchronization(RuleBasedStateMachine):
+    """Tasks and others write and remove files; the node saves and refreshes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patch = pytest.MonkeyPatch()
+        self.store = in_place(self.patch.setattr)
+        self.scratch = tempfile.TemporaryDirectory()
+        self.folder = Path(self.scratch.name)
+        self.said: list[str] = []
+        self.volume = synchronized(self.store, self.folder, self.said)
+        self.written: dict[str, bytes | None] = {}
+        self._stamps = itertools.count(1_000_000_000)
+
+    def teardown(self) -> None:
+        self.patch.undo()
+        self.scratch.cleanup()
+
+    @rule(key=KEYS, data=CONTENTS)
+    def task_writes(self, key: str, data: bytes) -> None:
+        import os
+
+        path = self.folder / key
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(data)
+        stamp = next(self._stamps) * 10**9  # as if time had passed since the last change
+        os.utime(path, ns=(stamp, stamp))
+        self.written[key] = data
+
+    @rule(key=KEYS)
+    def task_removes(self, key: str) -> None:
+        if (self.folder / key).exists():
+            (self.folder / key).unlink()
+            self.written[key] = None
+
+    @rule(key=KEYS, data=CONTENTS)
+    def other_writes(self, key: str, data: bytes) -> None:
+        self.store.write(key, data)
+
+    @rule(key=KEYS)
+    def other_removes(self, key: str) -> None:
+        self.store.objects.pop(key, None)
+
+    @rule()
+    def save(self) -> None:
+        assert self.volume.save(0.0) == []
+        for key, data in self.written.items():
+            if data is not None:
+                assert self.store.objects[key][0] == data, f"what a task wrote to {key} is not in the store"
+        self.written.clear()
+
+    @rule()
+    def save_fails(self) -> None:
+        self.store.refusal = StorageError("denied", code="AccessDenied")
+        left = self.volume.save(0.0)
+        self.store.refusal = None
+        for key, data in self.written.items():
+            if data is not None:
+                assert f"s3://bucket/{key}" in left, f"{key} is not in the store, and not named"
+
+    @precondition(lambda self: not self.written)
+    @rule()
+    def refresh(self) -> None:
+        self.volume.refresh()
+        assert self.found() == {key: data for key, (data, _) in self.store.objects.items()}
+
+    @rule()
+    def refresh_beside_changes(self) -> None:
+        self.volume.refresh()
+
+    @invariant()
+    def what_tasks_wrote_is_on_the_node(self) -> None:
+        found = self.found()
+        for key, data in self.written.items():
+            if data is not None:
+                assert found.get(key) == data, f"what a task wrote to {key} was replaced"
+
+    def found(self) -> dict[str, bytes]:
+        files = [each for each in self.folder.rglob("*") if each.is_file()]
+        return {each.relative_to(self.folder).as_posix(): each.read_bytes() for each in files}
+
+
+TestSynchronization = Synchronization.TestCase
+TestSynchronization.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+
+
+def test_saving_goes_on_while_the_store_is_away(in_memory: Store, tmp_path: Path) -> None:
+    volume = synchronized(in_memory, tmp_path, [])
+    (tmp_path / "a").write_bytes(b"a")
+    attempts = itertools.count()
+
+    def upload_many(location: BucketLocation, files: Iterable[tuple[Path, str]], *, on_file: Any) -> None:
+        if next(attempts) < 2:
+            raise StorageError("no answer", code=UNREACHABLE)
+        in_memory.upload_many(location, files, on_file=on_file)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(synced, "upload_many", upload_many)
+        patch.setattr(synced, "_PAUSES", (0.0,))
+        assert volume.save(60.0) == []
+    assert in_memory.objects["a"][0] == b"a"
+
+
+def test_files_are_named_with_the_reason_when_the_store_stays_away(in_memory: Store, tmp_path: Path) -> None:
+    volume = synchronized(in_memory, tmp_path, [])
+    (tmp_path / "a").write_bytes(b"a")
+    in_memory.refusal = StorageError("The store did not answer.", code=UNREACHABLE)
+    assert volume.save(0.0) == ["s3://bucket/a", "The store did not answer"]
+    assert volume.state.unflushed == 1
+
+
+def test_link_to_a_folder_is_left_out_and_named_once(in_memory: Store, tmp_path: Path) -> None:
+    said: list[str] = []
+    (tmp_path / "files").mkdir()
+    volume = synchronized(in_memory, tmp_path / "files", said)
+    (tmp_path / "files" / "link").symlink_to(tmp_path)
+    volume.save(0.0)
+    volume.save(0.0)
+    assert said == ["s3://bucket/link is not uploaded: it is a link to a folder."]
+    assert in_memory.objects == {}
