@@ -30,6 +30,7 @@ MODULES = (
     "mixed",
     "packing",
     "objects",
+    "volumes",
     "offers",
     "clouds",
     "ssh",

@@ -19,7 +19,7 @@ from skyward.storage.listing import list_objects
 from skyward.storage.location import BucketLocation
 from skyward.storage.trees import download_many, files_below, upload_many
 
-__all__ = ["figures"]
+__all__ = ["KEY", "MB", "SECRET", "emptied", "figures", "fill", "obstore_down", "obstore_up", "rclone", "remote_of"]
 
 MB = 1_000_000
 AT_ONCE = 16
@@ -55,8 +55,8 @@ def figures(settings: Settings) -> Iterator[Figure]:
     rounds = 3 if settings.quick else 7
     with Served("object_store") as server, tempfile.TemporaryDirectory(prefix="sky-objects-") as name:
         endpoint, folder = f"http://127.0.0.1:{server.address}", Path(name)
-        _fill(folder / "large", 1, (200 if settings.quick else 500) * MB)
-        _fill(folder / "small", 500 if settings.quick else 2000, 20_000)
+        fill(folder / "large", 1, (200 if settings.quick else 500) * MB)
+        fill(folder / "small", 500 if settings.quick else 2000, 20_000)
         for kind in ("large", "small"):
             yield from _both(kind, folder, endpoint, rounds, settings)
         for target in ("", str(folder / "back")):
@@ -77,20 +77,20 @@ def _both(kind: str, folder: Path, endpoint: str, rounds: int, settings: Setting
         upload_many(location, files_below(source))
 
     def down() -> None:
-        download_many(location, list_objects(location), _emptied(target))
+        download_many(location, list_objects(location), emptied(target))
 
-    def obstore_down() -> None:
-        asyncio.run(_obstore_down(endpoint, kind, _emptied(target)))
+    def floor_down() -> None:
+        obstore_down(endpoint, kind, emptied(target))
 
-    remote = f":s3,provider=Other,env_auth=true,endpoint='{endpoint}',force_path_style=true:bucket/{kind}"
+    remote = remote_of(endpoint, kind)
 
     def rclone_down() -> None:
-        _rclone(remote, str(_emptied(target)))
+        rclone(remote, str(emptied(target)))
 
-    obstore_up = partial(_run_obstore_up, endpoint, kind, source)
+    floor_up = partial(obstore_up, endpoint, kind, source)
     for name, ours, floor, peer in (  # up first: it fills the store
-        (f"{text}, up", up, obstore_up, partial(_rclone, str(source), remote)),
-        (f"{text}, down", down, obstore_down, rclone_down),
+        (f"{text}, up", up, floor_up, partial(rclone, str(source), remote)),
+        (f"{text}, down", down, floor_down, rclone_down),
     ):
         mine, theirs = interleave((ours, floor), 1, rounds)
         yield Figure(
@@ -111,7 +111,18 @@ def _peer(call: Callable[[], None], megabytes: float) -> Peer:
     return Peer("rclone", megabytes / median([timed(call) for _ in range(3)]))
 
 
-def _run_obstore_up(endpoint: str, kind: str, source: Path) -> None:
+def remote_of(endpoint: str, kind: str) -> str:
+    """Return a prefix as rclone takes it."""
+    return f":s3,provider=Other,env_auth=true,endpoint='{endpoint}',force_path_style=true:bucket/{kind}"
+
+
+def obstore_down(endpoint: str, kind: str, target: Path) -> None:
+    """Download a prefix with obstore."""
+    asyncio.run(_obstore_down(endpoint, kind, target))
+
+
+def obstore_up(endpoint: str, kind: str, source: Path) -> None:
+    """Upload a folder with obstore."""
     asyncio.run(_obstore_up(endpoint, kind, source))
 
 
@@ -155,20 +166,23 @@ def _store(endpoint: str) -> Any:
     )
 
 
-def _rclone(source: str, target: str) -> None:
+def rclone(source: str, target: str) -> None:
+    """Copy with rclone."""
     keys = {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET}
     environment = {name: value for name, value in os.environ.items() if name != "AWS_CA_BUNDLE"} | keys
     command = ["rclone", "copy", "--config", "/dev/null", "--transfers", str(AT_ONCE), "--ignore-times", source, target]
     subprocess.run(command, env=environment, check=True, capture_output=True)
 
 
-def _fill(folder: Path, count: int, size: int) -> None:
+def fill(folder: Path, count: int, size: int) -> None:
+    """Make files with random content."""
     folder.mkdir()
     for number in range(count):
         (folder / f"{number:05}").write_bytes(os.urandom(size))
 
 
-def _emptied(folder: Path) -> Path:
+def emptied(folder: Path) -> Path:
+    """Return a folder without content."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     return folder

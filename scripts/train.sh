@@ -63,5 +63,8 @@ if [ "$(uname -s)" = Linux ]; then
       -l:"$behind" -Wl,-rpath,"\$ORIGIN" || fail "no stand-in for $library could be linked: see above."
   done
 fi
-"$venv/bin/python" -c 'import torch; torch.ones(2, 2) @ torch.ones(2, 2)' || fail "torch cannot be imported: see above."
+# This import keeps the bytecode of what the tests' processes import, which do not write any.
+PYTHONDONTWRITEBYTECODE='' KERAS_BACKEND=torch "$venv/bin/python" -c '
+import accelerate, jax, keras, torch, transformers
+torch.ones(2, 2) @ torch.ones(2, 2)' || fail "the frameworks cannot be imported: see above."
 printf '%s\n' "$made_from" >"$venv/.train-made-from"

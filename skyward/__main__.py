@@ -1,4 +1,4 @@
-"""`python -m skyward`: the command `sky`."""
+"""`python -m skyward`: the command `skyward`."""
 
 import sys
 

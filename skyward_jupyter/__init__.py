@@ -1,5 +1,6 @@
 """The IPython extension with the magics `%%sky` and `%sky`, loaded with `%load_ext skyward`."""
 
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -13,12 +14,13 @@ _NAME = "SkyMagics"
 def load_ipython_extension(shell: "InteractiveShell") -> None:
     """Add the magics to `shell`. Idempotent."""
     from skyward.frontends.calls import register_with_joblib, watch_with
+    from skyward.frontends.commands import POOL_LABELS
+    from skyward.frontends.configuration import conflict
     from skyward_jupyter.cells.cell import EmptyBody
     from skyward_jupyter.display.figures import draw_figures
     from skyward_jupyter.magics.completion import completer, register
     from skyward_jupyter.magics.panel import connect
     from skyward_jupyter.magics.sky_magics import SkyMagics
-    from skyward_kernel.commands.pool_options import POOL_LABELS
     from skyward_kernel.pools import resident
 
     if _NAME not in shell.magics_manager.registry:
@@ -35,6 +37,8 @@ def load_ipython_extension(shell: "InteractiveShell") -> None:
         draw_figures(shell)
         register(shell, completer(shell, pools, magics.pool_names, magics.cell_numbers))
         magics.bridge = connect(shell, pools)
+        if sentence := conflict():
+            sys.stderr.write(f"Skyward: {sentence}\n")
 
 
 def unload_ipython_extension(shell: "InteractiveShell") -> None:

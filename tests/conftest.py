@@ -71,12 +71,13 @@ def pytest_unconfigure() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Set the tier of a test from its folder; put long sequences first, so that none is left when all else is done."""
     for item in items:
-        if item.path.is_relative_to(_TIERS):
-            item.add_marker(item.path.relative_to(_TIERS).parts[0])
-        else:
-            item.add_marker("notebooks")
+        item.add_marker(_tier(item))
     order = {tier: place for place, tier in enumerate((*_SEQUENCES, "machines", "package"))}
-    items.sort(key=lambda item: order.get(item.path.relative_to(_TIERS.parent).parts[1], len(order)))
+    items.sort(key=lambda item: order.get(_tier(item), len(order)))
+
+
+def _tier(item: pytest.Item) -> str:
+    return item.path.relative_to(_TIERS).parts[0] if item.path.is_relative_to(_TIERS) else "notebooks"
 
 
 class _Together(LoadScopeScheduling):  # type: ignore[misc]  # no types

@@ -12,12 +12,12 @@ from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
 import skyward as sky
+from skyward.commands.table.pool_options import POOL_LABELS
 from skyward.frontends.calls import open_with
 from skyward.frontends.cells import bind_with
 from skyward.functions.target import current_pool
 from skyward.pool.hooks import observe_with
 from skyward_jupyter.magics.sky_magics import SkyMagics
-from skyward_kernel.commands.pool_options import POOL_LABELS
 from skyward_kernel.pools import PoolManager
 
 __all__ = ["Notebook", "Ran", "add_magics", "managed_pools", "new_notebook", "new_shell"]

@@ -15,7 +15,7 @@ _NAME: Final = re.compile(r"(?:sky|skyward)\.([A-Za-z_][\w.]*)(?:\(.*\))?$")
 _METHOD: Final = re.compile(r"pool\.([a-z_]+)(?:\(.*\))?$")
 _ERROR: Final = re.compile(r"([A-Z]\w+Error)$")
 _MAGIC: Final = re.compile(r"(%sky [a-z]+)(?: .*)?$")
-_COMMAND: Final = re.compile(r"(sky [a-z]+(?: [a-z]+)?)(?: .*)?$")
+_COMMAND: Final = re.compile(r"(?:sky|skyward) ([a-z]+(?: [a-z]+)?)(?: .*)?$")
 
 
 def connect_links(app: "Sphinx") -> None:
@@ -42,7 +42,8 @@ def _place(env: Any, text: str) -> tuple[str, str] | None:
     if found := _MAGIC.match(text):
         return entries.get(("magic", found[1]))
     if found := _COMMAND.match(text):
-        return entries.get(("command", found[1])) or entries.get(("command", found[1].rpartition(" ")[0]))
+        both = (found[1], found[1].partition(" ")[0])
+        return next((place for name in both if (place := entries.get(("command", f"sky {name}")))), None)
     return None
 
 

@@ -1,4 +1,5 @@
-"""The `sky` command: argument parsing, one function for each subcommand, and the tables they print.
+"""The commands `skyward` and `sky`: one module for each command, or for a few that are alike.
 
-Imports the public API, the simulator and the values of specs.
+The table of commands declares them; `main` parses the words, and loads the module of the command. Imports the public
+API, the simulator and the values of specs.
 """

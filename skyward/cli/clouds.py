@@ -1,47 +1,42 @@
-"""`sky doctor` and `sky costs`: the credentials of clouds, and what machines have cost."""
+"""`skyward costs` and `skyward doctor`: what machines have cost, and the health of this computer and of clouds."""
 
-import argparse
-import sys
-from typing import Any
+import dataclasses
 
-__all__ = ["add_costs", "add_doctor", "run_costs", "run_doctor"]
+from skyward.cli.terminal.answers import write_json, write_lines, write_table
 
+__all__ = ["costs", "doctor"]
 
-def add_doctor(commands: "argparse._SubParsersAction[Any]") -> None:
-    """Add `sky doctor` to a parser."""
-    doctor = commands.add_parser(
-        "doctor",
-        help="check the credentials of clouds, and what they may do",
-        description="Check the credentials of all clouds, or of some, and what these may do. Nothing is created.",
-    )
-    doctor.add_argument("providers", metavar="PROVIDER", nargs="*", help="only these providers")
-    doctor.add_argument("--policy", action="store_true", help="show the least permissions that are needed, to paste")
+_WEEK = 7.0
 
 
-def add_costs(commands: "argparse._SubParsersAction[Any]") -> None:
-    """Add `sky costs` to a parser."""
-    costs = commands.add_parser(
-        "costs",
-        help="show what the machines of all pools have cost",
-        description="Show the costs of the last days, by pool and kind of machine, from the journal.",
-    )
-    costs.add_argument("--days", metavar="N", type=float, default=7.0, help="days to look back (7)")
-
-
-def run_doctor(given: argparse.Namespace) -> int:
-    """Print the health of clouds; return the exit status: 1 if credentials have a problem."""
-    from skyward.pool.account.doctor import describe_health, doctor
-
-    clouds = doctor(given.providers)
-    sys.stdout.write("".join(f"{line}\n" for line in describe_health(clouds, policy=given.policy)))
-    return int(any(each.found and not each.is_usable for each in clouds))
-
-
-def run_costs(given: argparse.Namespace) -> int:
+def costs(*, days: float = _WEEK, json: bool = False) -> int:
     """Print the costs; return the exit status 0."""
-    from skyward.pool.account.costs import costs
-    from skyward.views.costs import cost_table
+    from skyward.pool.account.costs import costs as costs_of
+    from skyward.views.costs import cost_grid
 
-    rows = costs(given.days)
-    sys.stdout.write(f"{cost_table(rows)}\n" if rows else f"No machine has cost anything in {given.days:g} days.\n")
+    rows = costs_of(days)
+    if json:
+        write_json([dataclasses.asdict(each) for each in rows])
+    elif rows:
+        write_table(cost_grid(rows))
+    else:
+        write_lines([f"No machine has cost anything in {days:g} days."])
     return 0
+
+
+def doctor(*, providers: tuple[str, ...] = (), policy: bool = False, json: bool = False) -> int:
+    """Print the findings; return the exit status: 1 if there is a problem."""
+    from skyward.pool.account.doctor import describe_health
+    from skyward.pool.account.doctor import doctor as examine
+    from skyward.pool.health.computer import describe_findings, examine_computer
+
+    findings = [] if providers else examine_computer()
+    clouds = examine(providers)
+    if json:
+        rows = [{"kind": "computer", **dataclasses.asdict(each)} for each in findings]
+        write_json(rows + [{"kind": "cloud", **dataclasses.asdict(each)} for each in clouds])
+    else:
+        write_lines(describe_findings(findings) if findings else ())
+        write_lines(describe_health(clouds, policy=policy))
+    failed = any(each.level == "problem" for each in findings)
+    return int(failed or any(each.found and not each.is_usable for each in clouds))

@@ -1,127 +1,176 @@
-"""Command `sky`."""
+"""Commands `skyward` and `sky`, which are the same program."""
 
-import argparse
 import errno
 import os
-import signal
 import sys
-from collections.abc import Sequence
-from typing import NoReturn
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
 
-from skyward.cli.clouds import add_costs, add_doctor, run_costs, run_doctor
-from skyward.cli.images import add_image, run_image
-from skyward.cli.offers import add_offers, run_offers
-from skyward.cli.simulation import add_simulate, run_simulate
-from skyward.errors import SkywardError, SpecError
+from skyward.cli.terminal.answers import say, speak_as, speaker
+from skyward.cli.terminal.help_pages import help_of, help_of_program
+from skyward.commands.command import Command
+from skyward.commands.table.every_command import OF_COMMAND_LINE
+from skyward.errors import SkywardError, SpecError, TaskTimeoutError, UsageError
 
-__all__ = ["main"]
+__all__ = ["HANDLERS", "main"]
 
+HANDLERS: Final[Mapping[str, str]] = {
+    "run": "skyward.cli.scripts.run:run",
+    "exec": "skyward.cli.scripts.execute:execute",
+    "up": "skyward.cli.pools.up:up",
+    "down": "skyward.cli.pools.down:down",
+    "status": "skyward.cli.pools.status:status",
+    "logs": "skyward.cli.pools.logs:logs",
+    "ssh": "skyward.cli.pools.ssh:ssh",
+    "reap": "skyward.cli.pools.reap:reap",
+    "config": "skyward.cli.pools.config:config",
+    "offers": "skyward.cli.offers:offers",
+    "providers": "skyward.cli.installed:providers",
+    "plugins": "skyward.cli.installed:plugins",
+    "costs": "skyward.cli.clouds:costs",
+    "doctor": "skyward.cli.clouds:doctor",
+    "image build": "skyward.cli.images:build",
+    "image list": "skyward.cli.images:list_images",
+    "image delete": "skyward.cli.images:delete",
+    "volume ls": "skyward.cli.volumes:list_objects",
+    "volume put": "skyward.cli.volumes:put",
+    "volume get": "skyward.cli.volumes:get",
+    "volume rm": "skyward.cli.volumes:remove",
+    "completion": "skyward.cli.terminal.completing:completion",
+    "simulate": "skyward.cli.simulation:simulate",
+}
+"""Module and name of the function that runs each command, which is loaded when it runs."""
 
-class _Parser(argparse.ArgumentParser):
-    """Argument parser whose errors are one sentence."""
+_NAMES = frozenset({"sky", "skyward"})
+_USAGE, _TIMED_OUT, _INTERRUPTED = 2, 124, 130
 
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}; `{self.prog} --help` shows every option.\n")
+COMPLETE = "__complete"
+"""Command that the completion of a shell runs."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line, and return its exit status."""
-    parser = _parser()
-    given = parser.parse_args(arguments)
-    if given.command is None:
-        parser.print_help()
-        return 0
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    called = Path(sys.argv[0]).name
+    program = called if called in _NAMES else "skyward"
+    speak_as(program)
     try:
-        status = _COMMANDS[given.command](given)
+        if words[:1] == [COMPLETE]:
+            completed: int = _handler("skyward.cli.terminal.completing:complete")(words[1:])
+            return completed
+        status = _run(program, words)
         sys.stdout.flush()
         return status
+    except SkywardError as error:  # some are an OSError, too
+        say(str(error))
+        return _TIMED_OUT if isinstance(error, TaskTimeoutError) else _USAGE if isinstance(error, SpecError) else 1
     except OSError as error:
         if error.errno not in (errno.EPIPE, errno.ENOSPC):
             raise
-        return _leave_output(given.command, error)
-    except SkywardError as error:
-        sys.stderr.write(f"sky {given.command}: {error}\n")
-        return 2 if isinstance(error, SpecError) else 1
+        return _leave_output(error)
     except KeyboardInterrupt:
-        sys.stderr.write(f"sky {given.command}: interrupted\n")
-        return 130
+        say("interrupted")
+        return _INTERRUPTED
 
 
-def _leave_output(command: str, error: OSError) -> int:
+def _run(program: str, words: list[str]) -> int:
+    if not words or words[0] in ("-h", "--help", "help"):
+        about = words[1:] if words[:1] == ["help"] else []
+        name, _ = _named(program, about) if about else ("", [])
+        _write(help_of_program(program, OF_COMMAND_LINE) if not name else _help(program, name))
+        return 0
+    from skyward.pool.health.names import conflict, pilot_note, version
+
+    if words[0] in ("-V", "--version"):
+        _write(version())
+        return 0
+    try:
+        name, rest = _named(program, words)
+        command = OF_COMMAND_LINE[name]
+        speak_as(f"{program} {name.partition(' ')[0]}")
+        given, passed_on = _split(rest, command)
+        if not {"-h", "--help"}.isdisjoint(given):
+            _write(_help(program, name))
+            return 0
+        if warning := conflict() or (pilot_note() if program == "sky" else ""):
+            say(warning)
+        from skyward.commands.words import parse
+
+        values = dict(parse(command, given, program))
+        if command.rest:
+            values["rest"] = passed_on
+    except UsageError as error:
+        say(str(error).removeprefix(f"{speaker()} "))
+        return _USAGE
+    status: int = _handler(HANDLERS[name])(**values)
+    return status
+
+
+def _named(program: str, words: Sequence[str]) -> tuple[str, list[str]]:
+    """Return the name of the command that words begin with, which may be two words, and the words after it.
+
+    Raises:
+        SpecError: there is no such command.
+    """
+    for count in (2, 1):
+        if (name := " ".join(words[:count])) in OF_COMMAND_LINE:
+            return name, list(words[count:])
+    first = words[0]
+    actions = [name for name in OF_COMMAND_LINE if name.startswith(f"{first} ")]
+    if actions and {"-h", "--help"}.isdisjoint(words):
+        wanted = " or ".join(f"`{program} {name}`" for name in actions)
+        raise SpecError(f"{first} takes an action: {wanted}.")
+    if actions:
+        return actions[0], list(words[1:])
+    if first.startswith("-"):
+        raise SpecError(f"{first} comes after a command; `{program} --help` lists the commands.")
+    from difflib import get_close_matches
+
+    close = get_close_matches(first, OF_COMMAND_LINE, n=1)
+    hint = f"did you mean {close[0]!r}?" if close else f"`{program} --help` lists the commands."
+    raise SpecError(f"there is no command {first!r}; {hint}")
+
+
+def _split(words: list[str], command: Command) -> tuple[list[str], list[str]]:
+    """Return the words of the command itself, and those after `--`, which it passes on."""
+    if not command.rest or "--" not in words:
+        return words, []
+    place = words.index("--")
+    return words[:place], words[place + 1 :]
+
+
+def _handler(path: str) -> Callable[..., Any]:
+    module, _, name = path.partition(":")
+    handler: Callable[..., Any] = getattr(import_module(module), name)
+    return handler
+
+
+def _help(program: str, name: str) -> str:
+    if name != "simulate":
+        return help_of(program, OF_COMMAND_LINE[name])
+    fill = _handler("skyward.cli.simulation:with_defaults")
+    return help_of(program, OF_COMMAND_LINE[name], fill)
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+
+
+def _leave_output(error: OSError) -> int:
     """Drop what cannot be written to standard output, and return the exit status.
 
     A reader that has closed the pipe, such as `head`, has read enough: the status is that of SIGPIPE in a shell.
     """
+    import signal
+
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes it at its end
     if error.errno == errno.EPIPE:
         return 128 + signal.SIGPIPE
-    sys.stderr.write(f"sky {command}: {error.strerror}; free some space, and try again\n")
+    say(f"{error.strerror}; free some space, and try again")
     return 1
 
-
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="sky", description="Skyward on the command line.")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    reap = commands.add_parser(
-        "reap",
-        help="terminate the machines of pools whose process is gone",
-        description="Terminate the machines of pools whose process was killed, and what carries the tag of this "
-        "installation at providers with credentials. sky.attach(NAME) takes a pool over.",
-    )
-    reap.add_argument("names", metavar="NAME", nargs="*", help="only the pools of these names")
-    reap.add_argument("--dry-run", action="store_true", help="only list them")
-    reap.add_argument("--warm", action="store_true", help="terminate machines that closed pools keep warm, too")
-    reap.add_argument(
-        "--forget", action="store_true", help="drop pools that cannot be reaped, and never requested a machine"
-    )
-    add_offers(commands)
-    add_doctor(commands)
-    add_costs(commands)
-    add_image(commands)
-    add_simulate(commands)
-    return parser
-
-
-def _reap(given: argparse.Namespace) -> int:
-    from skyward.pool.reaping.orphans import orphans, refused_names
-    from skyward.pool.reaping.reap import describe_orphan, forget, reap
-    from skyward.pool.reaping.sweep import describe_swept, sweep
-
-    if given.forget and (given.dry_run or not given.names):
-        raise SpecError("--forget needs the names of pools, and cannot be combined with --dry-run.")
-    if given.dry_run:
-        found = [each for each in orphans() if not given.names or {each.name, each.id} & {*given.names}]
-        lines = list(map(describe_orphan, found))
-        failed = False
-    else:
-        done = reap(given.names, warm=given.warm)
-        found = [each.orphan for each in done]
-        left = [each for each in done if each.error and not each.orphan.requested] if given.forget else []
-        lines = [describe_orphan(each) for each in done if each not in left]
-        lines += forget([each.orphan.id for each in left])
-        if not given.names:
-            lines += [f"{describe_orphan(each)}; `sky reap --warm` ends that" for each in orphans() if each.warm_until]
-        failed = any(each.error for each in done if each not in left)
-    refused = refused_names(given.names, found)
-    if not given.names:
-        swept = sweep(dry_run=given.dry_run)
-        lines += describe_swept(swept, dry_run=given.dry_run)
-        failed = failed or any(each.error for each in swept)
-    if not lines and not refused:
-        lines = ["No orphaned machines."]
-    sys.stdout.write("".join(f"{line}\n" for line in lines))
-    sys.stderr.write("".join(f"sky reap: {sentence}\n" for sentence in refused))
-    return int(failed or bool(refused))
-
-
-_COMMANDS = {
-    "costs": run_costs,
-    "doctor": run_doctor,
-    "image": run_image,
-    "offers": run_offers,
-    "reap": _reap,
-    "simulate": run_simulate,
-}
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,13 +1,13 @@
 """`sky simulate`: scaling policies against a simulated cloud, and replays of decision logs."""
 
-import argparse
 import json
 import sys
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from skyward.cli.terminal.answers import say
 from skyward.errors import SpecError
 from skyward.formatting import count_text
 
@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 
     from skyward.simulator import Result, Scenario
 
-__all__ = ["add_simulate", "run_simulate", "scenario_of"]
-
-_EXAMPLE = "sky simulate --workload burst --nodes 0:100 --boot 60±20 --price 3.2 --spot-loss 0.02/h"
+__all__ = ["all_options", "scenario_of", "simulate", "with_defaults"]
 
 _INSIDE_GROUPS = {
     "nodes": "`--group cpu=0:100`",
@@ -30,97 +28,28 @@ _REPLAYED = frozenset({"command", "replay", "policy", "json"})
 """Options that a replay takes."""
 
 
-def add_simulate(commands: "argparse._SubParsersAction[Any]") -> None:
-    """Add `sky simulate` to a parser. An option that is not given is None: its default is that of a pool."""
-    simulate = commands.add_parser(
-        "simulate",
-        help="run scaling policies against a simulated cloud, or replay a decision log",
-        description="Run the control plane of a pool under virtual time, against a simulated cloud, and compare the "
-        "cost with its lower bounds. Settings that are not given are those of a pool that sets none.",
-        epilog=f"Example: {_EXAMPLE}",
-        formatter_class=_HelpWithDefaults,
-    )
-    work = simulate.add_mutually_exclusive_group()
-    work.add_argument("--workload", metavar="NAME", help="burst, diurnal, sweep or phases (burst)")
-    work.add_argument("--trace", metavar="FILE", type=Path, help="tasks from a CSV or JSON lines file")
-    work.add_argument(
-        "--replay",
-        metavar="FILE",
-        type=Path,
-        help="give the inputs in a decision log to its policy again, and compare the decisions; with --policy, show "
-        "what another policy would have decided",
-    )
-    simulate.add_argument("--policy", metavar="NAME", help="the policy ({policy})")
-    simulate.add_argument("--compare", action="store_true", help="run all policies, the chosen one first")
-    for group, options in _OPTIONS.items():
-        section = simulate.add_argument_group(group)
-        for flag, metavar, help in options:
-            section.add_argument(flag, metavar=metavar, help=help)
-    simulate.add_argument(
-        "--group",
-        action="append",
-        metavar="NAME=MIN:MAX,...",
-        help="a group of nodes instead of --nodes, --slots and --price, as in gpu=0:8,slots=2,price=12,GPU=4,can=fast; "
-        "repeatable",
-    )
-    simulate.add_argument("--seed", type=int, help="the same seed gives the same run (0)")
-    simulate.add_argument("--check", action="store_true", help="check every invariant after every step; slow")
-    simulate.add_argument("--decision-log", metavar="FILE", type=Path, help="append the decisions to a file")
-    simulate.add_argument("--plot", metavar="FILE", type=Path, help="write a PNG of demand, desired and current")
-    simulate.add_argument("--json", action="store_true", help="print the figures as JSON instead of a table")
+def simulate(**given: Any) -> int:
+    """Run the command with the options that were given, and return its exit status."""
+    return _simulate(all_options(given))
 
 
-_OPTIONS: "Mapping[str, tuple[tuple[str, str, str], ...]]" = {
-    "work": (
-        ("--hours", "N", "hours during which tasks arrive (24)"),
-        ("--task-seconds", "N", "mean duration of a task (300)"),
-        ("--peak", "TASKS", "maximum number of concurrent tasks (all slots)"),
-    ),
-    "cloud": (
-        ("--nodes", "MIN:MAX", "bounds of the pool (0:100)"),
-        ("--slots", "N", "tasks that a node runs at once (1)"),
-        ("--price", "USD", "price of a node per hour (1)"),
-        ("--boot", "SECONDS", "boot time of a node, such as 60 or 60±20, also 60+-20 (60±20)"),
-        ("--spot-loss", "RATE", "rate of spot interruptions, as in 0.02/h (0)"),
-        ("--faults", "NAME", "calm, rough or hostile (calm)"),
-        ("--quota", "N", "maximum number of machines in the cloud (no limit)"),
-    ),
-    "settings of the pool": (
-        ("--budget", "USD", "maximum total cost (no limit)"),
-        ("--max-nodes", "N", "maximum number of nodes over all groups (no limit)"),
-        ("--cooldown", "SECONDS", "cooldown of the autoscaler ({cooldown})"),
-        ("--idle-timeout", "SECONDS", "idle timeout of a node (the policy's own)"),
-        (
-            "--target",
-            "TARGET",
-            "how long tasks may wait beyond a boot: cheap, balanced, fast, or a duration such as 90 or 5m ({target})",
-        ),
-        ("--waiting-cost", "USD", "cost of an hour for which a task waits (none)"),
-        (
-            "--consolidate-within",
-            "SECONDS",
-            "time within which cheaper nodes in place of dearer ones must pay, 0 for never ({consolidate_within})",
-        ),
-        (
-            "--look-gap",
-            "SECONDS",
-            "minimum time between evaluations that new tasks trigger ({look_gap})",
-        ),
-        ("--tick", "SECONDS", "time between checks of the number of nodes ({tick})"),
-        ("--retries", "N", "times that a task is requeued after its node was lost ({retries})"),
-        ("--boot-limit", "SECONDS", "time after which a machine that is no node yet is replaced ({boot_limit})"),
-        ("--launch-attempts", "N", "machines that may fail in a row to become one node ({launch_attempts})"),
-        ("--launches", "N", "machines that may be requested at a time ({launches})"),
-        ("--upscaling-speed", "N", "machines launched at a time, per running node (no limit)"),
-    ),
-}
+def all_options(given: "Mapping[str, Any]") -> SimpleNamespace:
+    """Return all options by their targets: None, or False for a flag, if one was not given.
+
+    Raises:
+        SpecError: several sources of work are given.
+    """
+    from skyward.commands.table.simulate_command import SIMULATE
+
+    every = {option.target: None if option.metavar else False for option in SIMULATE.options}
+    if len(works := [name for name in ("workload", "trace", "replay") if given.get(name) is not None]) > 1:
+        raise SpecError(f"--{works[0]} cannot be combined with --{works[1]}: give one of them.")
+    return SimpleNamespace(**{**every, **given})
 
 
-class _HelpWithDefaults(argparse.HelpFormatter):
-    """Formatter that fills in the defaults of pools, which only the help needs: other commands do not load them."""
-
-    def _get_help_string(self, action: argparse.Action) -> str:
-        return (action.help or "").format(**_defaults())
+def with_defaults(text: str) -> str:
+    """Return the help of an option with the defaults of pools, which only the help needs."""
+    return text.format(**_defaults())
 
 
 @cache
@@ -145,8 +74,7 @@ def _defaults() -> dict[str, str]:
     return {name: f"{value:g}" if isinstance(value, float) else str(value) for name, value in defaults.items()}
 
 
-def run_simulate(given: argparse.Namespace) -> int:
-    """Run the command, and return its exit status."""
+def _simulate(given: SimpleNamespace) -> int:
     if given.replay is not None:
         return _replay(given)
     from skyward.cli.simulation_progress import progress_of
@@ -172,7 +100,8 @@ def run_simulate(given: argparse.Namespace) -> int:
         figures = [{**result.row(), "bound_at_p99": bound} for result, bound in rows]
         lower = {"no_wait": bounds.cost.no_wait, "any_wait": bounds.cost.any_wait, "wait_p99": bounds.cost.wait_p99}
         sys.stdout.write(json.dumps({"policies": figures, "lower_bound": lower}, indent=1) + "\n")
-        sys.stderr.write(f"sky simulate: {note}\n" if note else "")
+        if note:
+            say(note)
     else:
         sys.stdout.write(report(rows, bounds.cost) + (f"\n{note}\n" if note else "\n"))
     return 0
@@ -184,7 +113,7 @@ def _bound_of(result: "Result", bounds: Any) -> float | None:
     return bound
 
 
-def _replay(given: argparse.Namespace) -> int:
+def _replay(given: SimpleNamespace) -> int:
     from skyward.cli.replay_report import replay_report
     from skyward.simulator.replay import replay
 
@@ -199,7 +128,7 @@ def _replay(given: argparse.Namespace) -> int:
     return int(not result.evaluations or (bool(result.differences) and given.policy is None))
 
 
-def scenario_of(given: argparse.Namespace) -> "Scenario":
+def scenario_of(given: SimpleNamespace) -> "Scenario":
     from skyward.cli.simulate import boot_time, group_of, node_bounds, positive, rate, whole_number
     from skyward.cli.trace_needs import check_needs
     from skyward.scaling.registry import find_policy
@@ -249,7 +178,7 @@ def _check_max_nodes(scenario: "Scenario") -> None:
         )
 
 
-def _settings(given: argparse.Namespace) -> dict[str, Any]:
+def _settings(given: SimpleNamespace) -> dict[str, Any]:
     """Return the settings of the pool that were given, as fields of a scenario."""
     from skyward.cli.simulate import duration, positive, target_wait, whole_number
     from skyward.control.decide.machines.requests import Limits

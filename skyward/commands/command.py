@@ -1,15 +1,17 @@
 """Commands: a name, arguments and options, a sentence of help, the handler, and where it is offered."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from skyward.commands import reading
 from skyward.commands.option import Option
 from skyward.specs import Nodes
 
 __all__ = [
-    *("CELL", "CLOUD", "COMMAND", "KEPT", "NODE", "NODES", "ORPHAN", "POOL", "POOL_OPTION"),
-    *("Argument", "Arguments", "Choice", "Command", "Form", "Kind", "Outcome", "command"),
+    *("CELL", "CLOUD", "COMMAND", "FILE", "IMAGE", "KEPT", "NODE", "NODES", "ORPHAN", "PLACE", "POOL", "POOL_OPTION"),
+    *("SCRIPT", "SHELL"),
+    *("Argument", "Arguments", "Choice", "Command", "Form", "InTerminal", "Kind", "Outcome", "handler_of"),
 ]
 
 type Arguments = Mapping[str, Any]
@@ -39,20 +41,19 @@ class Kind:
     is_number: bool = False
 
 
-def _rank(text: str) -> int:
-    if not text.isdecimal():
-        raise ValueError(text)
-    return int(text)
-
-
 POOL = Kind("pool", "NAME", "the name of a pool", "the names of pools")
 ORPHAN = Kind("orphan", "NAME", "the name of an orphaned pool", "the names of orphaned pools")
-NODE = Kind("node", "NODE", "the rank of a node", read=_rank, is_number=True)
+NODE = Kind("node", "NODE", "the rank of a node", read=reading.rank, is_number=True)
 NODES = Kind("nodes", "NODES", "a number of nodes", read=Nodes.parse)
 KEPT = Kind("kept", "NAME", "the name of a kept value", "the names of kept values")
 CLOUD = Kind("provider", "PROVIDER", "the name of a provider", "the names of providers")
 CELL = Kind("cell", "CELL", "the number of a background cell")
 COMMAND = Kind("command", "COMMAND", "the name of a command")
+FILE = Kind("file", "FILE", "a file")
+IMAGE = Kind("image", "ID", "the id of an image", "ids of images")
+SCRIPT = Kind("file", "SCRIPT", "a script")
+PLACE = Kind("place", "PLACE", "a bucket and a key, such as s3://bucket/folder")
+SHELL = Kind("shell", "SHELL", "bash, zsh or fish")
 
 POOL_OPTION = Option(("--pool",), "pool", "the pool to run on; it is opened on first use", "NAME", takes="a name")
 """Option for the name of a pool. A command that takes the name as an argument takes this option instead, too."""
@@ -126,13 +127,41 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
+class InTerminal:
+    """A command on the command line, where it differs from that of notebooks.
+
+    Attributes:
+        help: its description in the list of commands; empty for the same.
+        description: what it does, in full, for its own help; empty for that in the list.
+        arguments: its positional arguments; None for the same.
+        options: further options.
+        without: targets of options that only notebooks have.
+        example: a line that follows the name; empty for the same.
+        rest: placeholder of the words after `--`, which are passed on as they are; empty for none.
+        exclusive: True if at most one of its arguments and options is given.
+    """
+
+    help: str = ""
+    description: str = ""
+    arguments: tuple[Argument, ...] | None = None
+    options: tuple[Option, ...] = ()
+    without: frozenset[str] = frozenset()
+    example: str = ""
+    rest: str = ""
+    exclusive: bool = False
+
+
+def _unhandled(context: object, **arguments: Any) -> Outcome:
+    raise NotImplementedError("the table declares commands; `handler_of` binds a handler to one")
+
+
+@dataclass(frozen=True, slots=True)
 class Command:
     """One command.
 
     Attributes:
         name: the subcommand.
         help: its description in the list of commands.
-        handler: runs it: called with a context, and the arguments by name.
         arguments: positional arguments, in order.
         options: options, whose values are arguments by their target.
         collected: options whose values are collected in the argument `options`, a mapping by target.
@@ -140,11 +169,15 @@ class Command:
         example: a line that follows the name, for error messages.
         forms: ways in which front ends other than cells offer it.
         slow: True if it waits for machines or providers.
+        description: what it does, in full; empty for `help`.
+        rest: placeholder of the words after `--`, which are passed on as they are; empty for none.
+        terminal: the command on the command line; None if that does not have it.
+        in_notebooks: False if notebooks do not have it.
+        handler: runs it: called with a context, and the arguments by name.
     """
 
     name: str
     help: str
-    handler: Callable[..., Outcome]
     arguments: tuple[Argument, ...] = ()
     options: tuple[Option, ...] = ()
     collected: tuple[Option, ...] = ()
@@ -152,6 +185,11 @@ class Command:
     example: str = ""
     forms: tuple[Form, ...] = ()
     slow: bool = False
+    description: str = ""
+    rest: str = ""
+    terminal: InTerminal | None = None
+    in_notebooks: bool = True
+    handler: Callable[..., Outcome] = _unhandled
 
     @property
     def usage(self) -> str:
@@ -172,6 +210,21 @@ class Command:
         """All its options."""
         return (*self.collected, *self.options, *((POOL_OPTION,) if self.takes_pool else ()))
 
+    def on_command_line(self) -> "Command":
+        """Return the command as the command line has it."""
+        own = self.terminal or InTerminal()
+        options = (each for each in self.options if each.target not in own.without)
+        return replace(
+            self,
+            help=own.help or self.help,
+            description=own.description or self.description,
+            arguments=self.arguments if own.arguments is None else own.arguments,
+            options=(*options, *own.options),
+            exclusive=own.exclusive,
+            example=own.example or self.example,
+            rest=own.rest,
+        )
+
     def run(self, context: object, arguments: Arguments) -> Outcome:
         """Run the command.
 
@@ -181,10 +234,10 @@ class Command:
         return self.handler(context, **arguments)
 
 
-def command(name: str, help: str, **details: Any) -> Callable[[Callable[..., Outcome]], Command]:
-    """Make a function the handler of a command with these attributes."""
+def handler_of(declared: Command) -> Callable[[Callable[..., Outcome]], Command]:
+    """Make a function the handler of a declared command."""
 
     def decorate(handler: Callable[..., Outcome]) -> Command:
-        return Command(name, help, handler, **details)
+        return replace(declared, handler=handler)
 
     return decorate

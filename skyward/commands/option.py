@@ -23,6 +23,7 @@ class Option:
         constant: the value that it sets, if it takes none.
         is_number: True if its value is an integer, which a message of a front end has as such.
         is_secret: True if its value may be a secret, which errors do not show.
+        section: heading above it in the help of the command line; empty for none of its own.
     """
 
     flags: tuple[str, ...]
@@ -36,6 +37,7 @@ class Option:
     constant: object = True
     is_number: bool = False
     is_secret: bool = False
+    section: str = ""
 
     @property
     def name(self) -> str:

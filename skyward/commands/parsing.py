@@ -107,4 +107,5 @@ def unknown_option(word: str, options: Sequence[Option], command: str, elsewhere
     close = close or [name for name in known if len(flag) > 3 and name.startswith(flag.lstrip("-"))]
     if close:
         return OptionError(f"{command} has no option {flag}; did you mean {known[close[0]]}?", [flag])
-    return OptionError(f"{command} has no option {flag}; `%sky help` lists them.", [flag])
+    listing = "%sky help" if command.startswith("%") else f"{command} --help"
+    return OptionError(f"{command} has no option {flag}; `{listing}` lists them.", [flag])

@@ -5,13 +5,18 @@ Each function raises `ValueError` if the text is malformed; `SpecError`, a subcl
 
 import re
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from skyward.errors import SpecError
 from skyward.values import limits
 from skyward.values.validation import seconds
 
+if TYPE_CHECKING:
+    from skyward.specs.placement import On
+
 __all__ = [
-    *("count", "duration", "gigabytes", "lifetime", "number", "one_of", "packages", "parts", "size", "variable"),
+    *("PLACES", "count", "duration", "gigabytes", "lifetime", "number", "one_of", "packages", "parts", "path", "place"),
+    *("rank", "size", "variable", "whole"),
 ]
 
 _SECONDS = {"s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
@@ -19,6 +24,12 @@ _BYTES = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|sec|m|min|h|d)?", re.IGNORECASE)
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)(b?)", re.IGNORECASE)
 _GIGABYTES = re.compile(r"(\d+(?:\.\d+)?)\s*(?:gi?b?)?", re.IGNORECASE)
+
+_GROUP = re.compile(r"\w[\w.-]*", re.ASCII)
+_RANKS = re.compile(r"([0-9]+)(?::([0-9]+))?")
+
+PLACES = "one, all, head, ranks such as 3, 0,2 or 0:4 (4 excluded), or the name of a group"
+"""The values that `place` parses, for error messages."""
 
 _BETWEEN_PACKAGES = re.compile(r",(?![^\[\]]*\])(?=\s*[A-Za-z./])")
 """A comma between packages, but not one inside `pkg[a,b]` or `pkg>=1,<2`."""
@@ -64,6 +75,18 @@ def count(text: str) -> int:
     return _above_zero(int(text))
 
 
+def whole(text: str) -> int:
+    """Parse a whole number."""
+    return int(text)
+
+
+def rank(text: str) -> int:
+    """Parse the rank of a node: a whole number that is not negative."""
+    if not text.isdecimal():
+        raise ValueError(text)
+    return int(text)
+
+
 def packages(text: str) -> tuple[str, ...]:
     """Parse comma-separated packages; the commas of `pkg[a,b]` and `pkg>=1,<2` are part of a package."""
     return tuple(part for part in (part.strip(" ,") for part in _BETWEEN_PACKAGES.split(text)) if part)
@@ -75,6 +98,31 @@ def variable(text: str) -> tuple[str, str]:
     if not equals or not name.isascii() or not name.isidentifier():
         raise ValueError(name)
     return name, value
+
+
+def place(text: str) -> "On":
+    """Parse the nodes to run on: `one`, `all`, `head`, a rank, ranks such as `0,2` or `0:4`, or a group's name."""
+    if (where := text.lower()) in ("one", "all", "head"):
+        return where
+    if text.isascii() and text.isdigit():
+        return int(text)
+    if _GROUP.fullmatch(text):
+        return text
+    ranks: set[int] = set()
+    for part in text.split(","):
+        first, last = parts(_RANKS, part)
+        end = int(last or int(first) + 1)
+        if not int(first) < end <= limits.NODES:
+            raise ValueError(text)
+        ranks.update(range(int(first), end))
+    return tuple(sorted(ranks))
+
+
+def path(text: str) -> tuple[str, ...]:
+    """Parse one path, or a pattern of paths."""
+    if not text.strip() or "\0" in text:
+        raise ValueError(text)
+    return (text,)
 
 
 def one_of(*allowed: str) -> Callable[[str], str]:

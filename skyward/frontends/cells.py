@@ -20,7 +20,6 @@ from skyward.wire.objects.mutability import is_plain, is_shared_visibly
 from skyward.wire.objects.pickling import Shared, digest_of, pack_shared
 from skyward.wire.objects.process_wide import generators_used_by, settings_used_by, title_of
 from skyward.wire.objects.unpickling import NestedPickle, seeds_used, unpack_shared, unpack_tracked
-from skyward.wire.payloads.digest import remember_address
 from skyward.wire.payloads.modules import OUR_PACKAGES, is_local_file
 from skyward.wire.payloads.payload import Addresses, Packed, pack
 from skyward.wire.payloads.sources import ModuleSource, imported_names, imports_of, source_bundle
@@ -89,7 +88,6 @@ __all__ = [
     "pack_shared",
     "pip_name",
     "put_change",
-    "remember_address",
     "renew_hashes",
     "repeated",
     "run_cell",

@@ -1,43 +1,35 @@
 """Commands of front ends: their values, parsing, help and completion, and the decoding of messages."""
 
-from skyward.commands import reading
 from skyward.commands.command import (
-    CELL,
-    CLOUD,
-    COMMAND,
-    KEPT,
-    NODE,
-    NODES,
-    ORPHAN,
-    POOL,
     POOL_OPTION,
-    Argument,
     Command,
-    Form,
     Outcome,
-    command,
+    handler_of,
 )
-from skyward.commands.messages import Json, json_type, read_arguments, read_option_texts, sent_forms
+from skyward.commands.messages import Json, json_type, read_arguments, sent_forms
 from skyward.commands.option import Option, explain
 from skyward.commands.parsing import parse_options, unknown_option
-from skyward.commands.reading import count, duration, lifetime, number, parts, size
+from skyward.commands.reading import PLACES, duration, lifetime, number, place, size
+from skyward.commands.table.every_command import DECLARED
+from skyward.commands.table.pool_options import POOL_LABELS, POOL_OPTIONS, read_pool_options
+from skyward.commands.table.run_options import FETCH, FILE, FILE_LIMIT, ON, SYNC, TIMEOUT
 from skyward.commands.underline import OptionError, split_line, underlined
 from skyward.commands.words import Values, complete_command, complete_options, help_of_command, help_text, parse
 from skyward.wire.protocol.decoding import Malformed, Reader, reader_of, record, wrong
 
 __all__ = [
-    "CELL",
-    "CLOUD",
-    "COMMAND",
-    "KEPT",
-    "NODE",
-    "NODES",
-    "ORPHAN",
-    "POOL",
+    "DECLARED",
+    "FETCH",
+    "FILE",
+    "FILE_LIMIT",
+    "ON",
+    "PLACES",
+    "POOL_LABELS",
     "POOL_OPTION",
-    "Argument",
+    "POOL_OPTIONS",
+    "SYNC",
+    "TIMEOUT",
     "Command",
-    "Form",
     "Json",
     "Malformed",
     "Option",
@@ -45,12 +37,11 @@ __all__ = [
     "Outcome",
     "Reader",
     "Values",
-    "command",
     "complete_command",
     "complete_options",
-    "count",
     "duration",
     "explain",
+    "handler_of",
     "help_of_command",
     "help_text",
     "json_type",
@@ -58,11 +49,10 @@ __all__ = [
     "number",
     "parse",
     "parse_options",
-    "parts",
+    "place",
     "read_arguments",
-    "read_option_texts",
+    "read_pool_options",
     "reader_of",
-    "reading",
     "record",
     "sent_forms",
     "size",

@@ -1,44 +1,7 @@
-"""Files of cells: selection, comparison and transfer."""
+"""Files of cells: their choice, what is sent, and what is written here."""
 
-from skyward.files.disk import Content, Listing, TooManyFilesError, Versions, list_files, matching, read, write
-from skyward.files.patterns import (
-    NEVER_SYNCED,
-    Excludes,
-    Glob,
-    is_inside,
-    is_pattern,
-    is_relative,
-    parents,
-    version_name,
-)
-from skyward.files.plan import FileVersions, decide_landing, version_names
-from skyward.files.request import SMALL, FetchedFile, FilesRequest, FilesResult, FilesRoot, Packing, pieces
+from skyward.files.transfer.choice import FileOptions
+from skyward.files.transfer.transfer import FetchedVersions, FileTransfer
+from skyward.files.transfer.writer import Shape
 
-__all__ = [
-    "NEVER_SYNCED",
-    "SMALL",
-    "Content",
-    "Excludes",
-    "FetchedFile",
-    "FileVersions",
-    "FilesRequest",
-    "FilesResult",
-    "FilesRoot",
-    "Glob",
-    "Listing",
-    "Packing",
-    "TooManyFilesError",
-    "Versions",
-    "decide_landing",
-    "is_inside",
-    "is_pattern",
-    "is_relative",
-    "list_files",
-    "matching",
-    "parents",
-    "pieces",
-    "read",
-    "version_name",
-    "version_names",
-    "write",
-]
+__all__ = ["FetchedVersions", "FileOptions", "FileTransfer", "Shape"]

@@ -9,6 +9,7 @@ from skyward.pool.account.doctor import describe_health, doctor
 from skyward.pool.account.offers import notes_on, survey_offers
 from skyward.pool.attach import attach
 from skyward.pool.compute import Compute, On, nodes_with, when_closed
+from skyward.pool.health.computer import describe_findings, examine_computer
 from skyward.pool.quotes import describe_quote, price_notes, quote
 from skyward.pool.reaping.orphans import Orphan, orphans, refused_names
 from skyward.pool.reaping.reap import describe_orphan, reap
@@ -24,11 +25,13 @@ __all__ = [
     "TaskOutcome",
     "attach",
     "costs",
+    "describe_findings",
     "describe_health",
     "describe_orphan",
     "describe_quote",
     "describe_swept",
     "doctor",
+    "examine_computer",
     "login",
     "nodes_with",
     "notes_on",

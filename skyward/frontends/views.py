@@ -9,7 +9,6 @@ from skyward.formatting import (
     joined,
     money_text,
     nodes_text,
-    option_text,
     size_text,
 )
 from skyward.reporting.console import opening_quietly, style_of
@@ -21,9 +20,9 @@ from skyward.views.drawing import table
 from skyward.views.offers import offer_table
 from skyward.views.projection import PoolTables, Table, project
 from skyward.views.rows import KEPT, LOGS, ROWS, FailedPoolRow, OrphanRow, OutputRow, Row
+from skyward.views.settings import default_settings, shown_value
 from skyward.views.static import mime_bundle
 from skyward.views.tables import decision_table, kept_table, node_table, pool_table, recovered_table, task_table
-from skyward.wire.protocol.text import encodable
 
 __all__ = [
     "KEPT",
@@ -43,8 +42,8 @@ __all__ = [
     "cost_table",
     "count_text",
     "decision_table",
+    "default_settings",
     "duration_text",
-    "encodable",
     "is_terminal",
     "joined",
     "kept_table",
@@ -56,11 +55,11 @@ __all__ = [
     "notify",
     "offer_table",
     "opening_quietly",
-    "option_text",
     "pool_table",
     "project",
     "recovered_table",
     "screen",
+    "shown_value",
     "size_text",
     "style_of",
     "table",

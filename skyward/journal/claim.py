@@ -2,7 +2,7 @@
 
 The file contains the secret that the keys of the pool's nodes are derived from. Only its user can read it, and it is
 deleted with the pool. Its modification time is the owner's latest heartbeat. After the secret it has the number of the
-owner's tasks that no node has.
+owner's tasks that no node has, and whether its owner has left it without any task.
 """
 
 import contextlib
@@ -30,6 +30,12 @@ LIVING = 60.0
 _SECRET = 32
 _NUMBER = 8
 """Bytes of the secret, and of the number of tasks."""
+
+_LEFT_IDLE = b"\x01"
+"""Byte after them in the file of a pool whose owner has left it without a task that has not ended."""
+
+_SECRETS = "secrets in the journal"
+"""Purpose of the key for records."""
 
 _held: set[str] = set()
 _held_lock = threading.Lock()
@@ -79,6 +85,21 @@ class Claim:
         return cls(path, descriptor, os.pread(descriptor, _SECRET, 0))
 
     @staticmethod
+    def read_secrets_key(pool: str) -> bytes | None:
+        """Return `secrets_key` of a pool of any owner, to read its records; None if this process owns it, or nobody.
+
+        A process loses its locks on a file when it closes any descriptor of it, so that an own file is not opened.
+        """
+        path = data_directory() / "pools" / pool
+        with _held_lock:
+            if str(path) in _held:
+                return None
+            try:
+                return _key_of(path.read_bytes()[:_SECRET], _SECRETS)
+            except FileNotFoundError:
+                return None
+
+    @staticmethod
     def exists(pool: str) -> bool:
         """Return True if the pool has a key file: it has an owner, or may be claimed."""
         return (data_directory() / "pools" / pool).exists()
@@ -106,14 +127,23 @@ class Claim:
     def unsent(self, number: int) -> None:
         os.pwrite(self._descriptor, number.to_bytes(_NUMBER), _SECRET)
 
+    @property
+    def left_idle(self) -> bool:
+        """True if the owner has left the pool without a task that has not ended, so that no result can be lost."""
+        return os.pread(self._descriptor, 1, _SECRET + _NUMBER) == _LEFT_IDLE
+
+    @left_idle.setter
+    def left_idle(self, is_idle: bool) -> None:
+        os.pwrite(self._descriptor, _LEFT_IDLE if is_idle else bytes(1), _SECRET + _NUMBER)
+
     def derive(self, purpose: str) -> bytes:
         """Derive a key of 32 bytes for a purpose, deterministically. The secret cannot be recovered from it."""
-        return hmac.digest(self._secret, purpose.encode(), hashlib.sha256)
+        return _key_of(self._secret, purpose)
 
     @property
     def secrets_key(self) -> bytes:
         """Key that encrypts the pool's secrets in the journal."""
-        return self.derive("secrets in the journal")
+        return self.derive(_SECRETS)
 
     @property
     def identity(self) -> PoolIdentity:
@@ -138,3 +168,7 @@ class Claim:
                 _held.discard(str(self.path))
                 with contextlib.suppress(OSError):
                     os.close(self._descriptor)
+
+
+def _key_of(secret: bytes, purpose: str) -> bytes:
+    return hmac.digest(secret, purpose.encode(), hashlib.sha256)

@@ -66,6 +66,7 @@ class PoolRecord:
         """Return the record of a pool that another process opened, and make this process its owner."""
         journal.hand_over(id, socket.gethostname(), os.getpid())
         journal.warm.give_up_all(id)
+        claim.left_idle = False
         claim.renew()
         return cls(id, journal, claim)
 
@@ -265,6 +266,10 @@ class PoolRecord:
     def renew(self) -> None:
         """Record a heartbeat of this process."""
         self._claim.renew()
+
+    def note_left(self, *, idle: bool) -> None:
+        """Record that this process will leave the pool: `idle` if no task of its is unfinished."""
+        self._claim.left_idle = idle
 
     def derive(self, purpose: str) -> bytes:
         """Derive a secret of the pool for a purpose, deterministically."""

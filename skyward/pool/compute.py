@@ -283,6 +283,7 @@ class Compute(RightSide):
         if not (self.is_open and any(node.outlives for node in self.snapshot().nodes)):
             return False
         self._leave_plugins()
+        background.call(self._ready().note_left)
         background.call(self._ready().tasks.kept_values.leave)
         opened.discard(self)
         self._bus.end()

@@ -5,16 +5,23 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from skyward.formatting import money_text
-from skyward.views.drawing import table
+from skyward.views.drawing import grid, plain
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from skyward.journal.costs import MachineCosts
 
-__all__ = ["cost_table"]
+__all__ = ["cost_grid", "cost_table"]
 
 
 def cost_table(rows: Sequence["MachineCosts"]) -> str:
     """Return a table with one line per pool and kind of machine, and the sum."""
+    return plain(cost_grid(rows))
+
+
+def cost_grid(rows: Sequence["MachineCosts"]) -> "Table":
+    """Return a grid with one line per pool and kind of machine, and the sum, to draw."""
     cells = [
         (
             time.strftime("%Y-%m-%d %H:%M", time.localtime(each.began)),
@@ -27,4 +34,4 @@ def cost_table(rows: Sequence["MachineCosts"]) -> str:
         for each in rows
     ]
     total = money_text(sum(each.spent for each in rows))
-    return table(("since", "pool", "machines of", "number", "hours", "cost"), [*cells, ("", "", "all", "", "", total)])
+    return grid(("since", "pool", "machines of", "number", "hours", "cost"), [*cells, ("", "", "all", "", "", total)])

@@ -1,22 +1,24 @@
-"""Table of built images, as plain text."""
+"""Table of built images, as a grid to draw."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from skyward.formatting import money_text
-from skyward.views.drawing import table
+from skyward.views.drawing import grid
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from skyward.journal.images import BuiltImage
 
-__all__ = ["image_table"]
+__all__ = ["image_grid"]
 
 _LONGEST = 60
 """Characters of the contents that are shown."""
 
 
-def image_table(images: Sequence["BuiltImage"]) -> str:
-    """Return a table with one line for each image."""
+def image_grid(images: Sequence["BuiltImage"]) -> "Table":
+    """Return a grid with one line for each image, to draw."""
     rows = [
         (
             each.id,
@@ -30,7 +32,7 @@ def image_table(images: Sequence["BuiltImage"]) -> str:
         )
         for each in images
     ]
-    return table(("image", "at", "CPU", "built", "size", "per month", "environment", "contents"), rows)
+    return grid(("image", "at", "CPU", "built", "size", "per month", "environment", "contents"), rows)
 
 
 def _price(monthly: float | None) -> str:

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 from skyward.accelerators import catalogue_name
 from skyward.formatting import duration_text, money_text
-from skyward.views.drawing import table
+from skyward.views.drawing import grid, plain
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from skyward.market.survey import MachineOffer
 
-__all__ = ["as_of", "offer_table"]
+__all__ = ["as_of", "offer_grid", "offer_table"]
 
 _RECENT = 60.0
 """Seconds for which a price counts as one of now."""
@@ -19,9 +21,14 @@ _RECENT = 60.0
 
 def offer_table(offers: Iterable["MachineOffer"]) -> str:
     """Return a table with one line per offer. Columns that no offer has a value for are left out."""
+    return plain(offer_grid(offers))
+
+
+def offer_grid(offers: Iterable["MachineOffer"]) -> "Table":
+    """Return a grid with one line per offer, to draw."""
     rows = [_cells(each) for each in offers]
     header = [name for name in rows[0] if any(row[name] not in ("", "?") for row in rows)] if rows else []
-    return table(header, ([row[name] for name in header] for row in rows))
+    return grid(header, ([row[name] for name in header] for row in rows))
 
 
 def _cells(offer: "MachineOffer") -> dict[str, str]:

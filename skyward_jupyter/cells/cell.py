@@ -6,17 +6,13 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import Literal
 
 from skyward.frontends.cells import PROVIDED, build, imported_names
 from skyward_jupyter.cells.lookups import NO_LOOKUPS, Lookups, find_lookups
 from skyward_jupyter.cells.names import find_names
 from skyward_jupyter.cells.node_magics import local_magics, magic_of
 
-__all__ = ["CellCode", "EmptyBody", "Shape", "analyse", "blank_lines", "transform_cell"]
-
-type Shape = Literal["single", "all", "map"]
-"""The runs of a cell: one run on one node, one run on each node, or one run for each element or member of a gang."""
+__all__ = ["CellCode", "EmptyBody", "analyse", "blank_lines", "transform_cell"]
 
 _ON_EVERY_NODE = (frozenset(dir(builtins)) | PROVIDED) - {"_"}
 """Names that every node has."""

@@ -3,12 +3,11 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from skyward.frontends.commands import explain, help_text
+from skyward.frontends.commands import POOL_OPTIONS, explain, help_text
 from skyward.frontends.configuration import load
 from skyward_jupyter.display.progress import opening
 from skyward_jupyter.options.config_table import config_text
 from skyward_jupyter.options.option_table import CELL_OPTIONS
-from skyward_kernel.commands.pool_options import POOL_OPTIONS
 from skyward_kernel.commands.registry import COMMANDS
 
 if TYPE_CHECKING:

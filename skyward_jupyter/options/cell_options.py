@@ -5,10 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from skyward.frontends.commands import OptionError, parse_options, split_line, unknown_option
+from skyward.frontends.commands import POOL_LABELS, OptionError, parse_options, split_line, unknown_option
 from skyward.frontends.configuration import FrozenMap, Needs, compute_fields
 from skyward_jupyter.options.option_table import OPTIONS
-from skyward_kernel.commands.pool_options import POOL_LABELS
 
 if TYPE_CHECKING:
     from skyward.frontends.configuration import GangPlacement

@@ -1,24 +1,19 @@
 """Output of `%sky config`: every setting with its value and its source."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from skyward.frontends.configuration import USER_FILE, Options, Spec, field_paths
-from skyward.frontends.views import table
+from skyward.frontends.commands import POOL_LABELS
+from skyward.frontends.configuration import USER_FILE
+from skyward.frontends.views import default_settings, shown_value, table
 from skyward_jupyter.options.settings import SettingWithSource
-from skyward_kernel.commands.pool_options import POOL_LABELS
 
 if TYPE_CHECKING:
     from skyward.frontends.configuration import Config
 
-__all__ = ["config_text", "shown_value"]
+__all__ = ["config_text"]
 
 OPTION = "given when it was opened"
-
-_DEFAULTS = field_paths(
-    {field.name: getattr(owner, field.name) for owner in (Spec(), Options()) for field in fields(owner)}
-)
 
 
 def config_text(
@@ -53,9 +48,9 @@ def _pool(config: "Config", name: str, asked: Mapping[str, Any]) -> dict[str, Se
     options = {
         path: SettingWithSource(value, OPTION)
         for path, value in asked.items()
-        if path in found or path not in _DEFAULTS or value != _DEFAULTS[path]
+        if path in found or path not in default_settings() or value != default_settings()[path]
     }
-    values = {path: SettingWithSource(_DEFAULTS[path], "default") for path in POOL_LABELS}
+    values = {path: SettingWithSource(default_settings()[path], "default") for path in POOL_LABELS}
     return {**values, **found, **options}
 
 
@@ -71,17 +66,3 @@ def _rows(title: str, values: Mapping[str, SettingWithSource]) -> str:
         for path, each in values.items()
     ]
     return table((title, "value", "from"), rows)
-
-
-def shown_value(path: str, value: Any) -> str:
-    """Format a setting of a pool. Environment variables are shown by name only: a value may be a secret."""
-    if path == "image.env" or isinstance(value, Mapping):
-        return ",".join(value)
-    if path == "provider":
-        several = value if isinstance(value, (tuple, list)) else (value,)
-        return ",".join("local" if each is None else str(getattr(each, "name", each)) for each in several)
-    if isinstance(value, (tuple, frozenset)):
-        return ",".join(map(str, sorted(value, key=str) if isinstance(value, frozenset) else value))
-    if isinstance(value, float):
-        return f"{value:g}"
-    return "" if value is None else str(value)

@@ -2,10 +2,21 @@
 
 from collections.abc import Iterable, Sequence
 
-from skyward.frontends.commands import POOL_OPTION, Option, duration, lifetime, size
+from skyward.frontends.commands import (
+    FETCH,
+    FILE,
+    FILE_LIMIT,
+    ON,
+    POOL_OPTION,
+    POOL_OPTIONS,
+    SYNC,
+    TIMEOUT,
+    Option,
+    lifetime,
+    size,
+)
 from skyward.frontends.configuration import GANG_PLACEMENTS
 from skyward_jupyter.options import parsers as reading
-from skyward_kernel.commands.pool_options import POOL_OPTIONS
 
 __all__ = ["CELL_OPTIONS", "OPTIONS"]
 
@@ -16,15 +27,7 @@ def _joined(parts: Sequence[Iterable[str]]) -> tuple[str, ...]:
 
 CELL_OPTIONS: tuple[Option, ...] = (
     POOL_OPTION,
-    Option(
-        ("--on",),
-        "on",
-        "nodes to run on: one, all, the head, those with these ranks, or a group of the pool",
-        "one|all|head|RANKS|GROUP",
-        reading.place,
-        reading.PLACES,
-        ("one", "all", "head"),
-    ),
+    ON,
     Option(
         ("--map",),
         "map",
@@ -78,14 +81,7 @@ CELL_OPTIONS: tuple[Option, ...] = (
         reading.retries,
         "a whole number",
     ),
-    Option(
-        ("--timeout",),
-        "timeout",
-        "stop the cell after this time",
-        "SECONDS",
-        duration,
-        "a duration, such as 90, 90s, 5m or 1h",
-    ),
+    TIMEOUT,
     Option(
         ("-i", "--in"),
         "inputs",
@@ -130,41 +126,10 @@ CELL_OPTIONS: tuple[Option, ...] = (
         size,
         "a size, such as 512MiB or 2GiB",
     ),
-    Option(
-        ("--file",),
-        "files",
-        "copy this file to the cell's folder; may be a pattern, and repeated",
-        "PATH",
-        reading.path,
-        "a file in the notebook's folder, such as data.csv or 'data/*.csv'",
-        merge=_joined,
-    ),
-    Option(
-        ("--sync",),
-        "sync",
-        "copy this folder to the node, and its changes back; --exclude leaves files out",
-        "DIR",
-        reading.path,
-        "a folder in the notebook's folder, such as data",
-        merge=_joined,
-    ),
-    Option(
-        ("--fetch",),
-        "fetch",
-        "copy these files to the notebook's folder when the cell ends; may be repeated",
-        "PATTERN",
-        reading.path,
-        "a pattern of files in the cell's folder, such as 'out/*.png'",
-        merge=_joined,
-    ),
-    Option(
-        ("--file-limit",),
-        "file_limit",
-        "maximum size of the files of a cell, in each direction; 1 GiB if not given",
-        "SIZE",
-        size,
-        "a size, such as 512MiB or 2GiB",
-    ),
+    FILE,
+    SYNC,
+    FETCH,
+    FILE_LIMIT,
     Option(("--dry-run",), "dry_run", "show what would be sent, and send nothing"),
     Option(("--no-footer",), "footer", "do not show where the cell ran and what it cost", constant=False),
     Option(("--quiet",), "quiet", "show no progress, no manifest and no footer"),

@@ -3,34 +3,24 @@
 Each function raises `ValueError` if the text is malformed; `SpecError`, a subclass, explains why.
 """
 
-import re
 from keyword import iskeyword
 from typing import TYPE_CHECKING
 
-from skyward.frontends.commands import number, parts
+from skyward.frontends.commands import number
 from skyward.frontends.configuration import GANG_PLACEMENTS, FrozenMap, capability_set, limits, resource_map
 
 if TYPE_CHECKING:
-    from skyward.frontends.configuration import GangPlacement, On
+    from skyward.frontends.configuration import GangPlacement
 
 __all__ = [
-    "PLACES",
     "amounts",
     "capabilities",
     "gang_size",
     "identifier",
     "names",
-    "path",
-    "place",
     "placement",
     "retries",
 ]
-
-_GROUP = re.compile(r"\w[\w.-]*", re.ASCII)
-_RANKS = re.compile(r"([0-9]+)(?::([0-9]+))?")
-
-PLACES = "one, all, head, ranks such as 3, 0,2 or 0:4 (4 excluded), or the name of a group"
-"""The values that `place` parses, for error messages."""
 
 
 def retries(text: str) -> int:
@@ -57,24 +47,6 @@ def placement(text: str) -> "GangPlacement":
     raise ValueError(text)
 
 
-def place(text: str) -> "On":
-    """Parse the nodes to run on: `one`, `all`, `head`, a rank, ranks such as `0,2` or `0:4`, or a group's name."""
-    if (where := text.lower()) in ("one", "all", "head"):
-        return where
-    if text.isascii() and text.isdigit():
-        return int(text)
-    if _GROUP.fullmatch(text):
-        return text
-    ranks: set[int] = set()
-    for part in text.split(","):
-        first, last = parts(_RANKS, part)
-        end = int(last or int(first) + 1)
-        if not int(first) < end <= limits.NODES:
-            raise ValueError(text)
-        ranks.update(range(int(first), end))
-    return tuple(sorted(ranks))
-
-
 def identifier(text: str) -> str:
     """Parse one Python identifier."""
     if not text.isidentifier() or iskeyword(text):
@@ -85,13 +57,6 @@ def identifier(text: str) -> str:
 def names(text: str) -> tuple[str, ...]:
     """Parse comma-separated Python identifiers."""
     return tuple(identifier(part.strip()) for part in text.split(",") if part.strip())
-
-
-def path(text: str) -> tuple[str, ...]:
-    """Parse one path, or a pattern of paths."""
-    if not text.strip() or "\0" in text:
-        raise ValueError(text)
-    return (text,)
 
 
 def amounts(text: str) -> FrozenMap[str, float]:

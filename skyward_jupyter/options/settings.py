@@ -6,10 +6,9 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from skyward.errors import SpecError
-from skyward.frontends.commands import duration, lifetime, size
+from skyward.frontends.commands import PLACES, duration, lifetime, place, size
 from skyward.frontends.configuration import closest
 from skyward_jupyter.cells.capture import CAPTURE_LIMIT
-from skyward_jupyter.options import parsers as reading
 from skyward_kernel.pools import DEFAULT_POOL
 
 if TYPE_CHECKING:
@@ -106,7 +105,7 @@ def _text(value: object) -> str:
 def _place(value: object) -> "On":
     if isinstance(value, bool) or not isinstance(value, (str, int)):
         raise ValueError(value)
-    return reading.place(str(value))
+    return place(str(value))
 
 
 def _retries(value: object) -> int:
@@ -130,7 +129,7 @@ _SECONDS = "seconds, or a duration such as '90s' or '1h'"
 _READERS: Mapping[str, tuple[str, Callable[[object], Any]]] = {
     "pool": ("the name of a pool", _text),
     "timeout": (_SECONDS, _number(duration)),
-    "on": (reading.PLACES, _place),
+    "on": (PLACES, _place),
     "by_node": ("true or false", _flag),
     "quiet": ("true or false", _flag),
     "retries": ("a whole number", _retries),

@@ -6,8 +6,8 @@ from IPython.core.magic import Magics
 from traitlets import Bool, Float, Int, TraitError, Unicode, Union, observe, validate
 
 from skyward.errors import SkywardError
+from skyward.frontends.commands import PLACES, place
 from skyward.frontends.configuration import load
-from skyward_jupyter.options.parsers import PLACES, place
 from skyward_jupyter.options.settings import NAMES, CellSettings, SettingWithSource, settings_from
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from skyward.errors import (
     TaskTimeoutError,
 )
 from skyward.frontends.cells import CellResult, ReturnedState, capture_failure
-from skyward_jupyter.cells.cell import Shape
+from skyward.frontends.files import Shape
 from skyward_jupyter.cells.originals import Originals
 from skyward_jupyter.failures.notes import note_node, note_other_failures
 from skyward_jupyter.failures.presentation import first_error, for_cells
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
     from concurrent.futures import Future
 
+    from skyward.frontends.files import FileTransfer
     from skyward.frontends.pools import Run
-    from skyward_jupyter.files.transfer import FileTransfer
 
 __all__ = ["CellRun"]
 

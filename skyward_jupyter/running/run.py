@@ -14,10 +14,12 @@ from weakref import ref
 from skyward.errors import CredentialsError, ProvisioningError, SkywardError, UsageError
 from skyward.frontends.calls import KEEP_FOR, open_with, stop_all
 from skyward.frontends.cells import CellEnd, bind_with, unpack_shared
+from skyward.frontends.commands import POOL_LABELS
 from skyward.frontends.configuration import FrozenMap, Retries, provider_config, target_of
-from skyward.frontends.views import count_text, duration_text, screen
+from skyward.frontends.files import FetchedVersions, FileOptions, FileTransfer, Shape
+from skyward.frontends.views import count_text, duration_text, screen, shown_value
 from skyward_jupyter.cells.capture import Capture, capture
-from skyward_jupyter.cells.cell import CellCode, Shape, blank_lines
+from skyward_jupyter.cells.cell import CellCode, blank_lines
 from skyward_jupyter.cells.manifest import SHOWN_FROM
 from skyward_jupyter.cells.name_checks import elements_of
 from skyward_jupyter.display.elements import MOST, Elements, weight
@@ -29,9 +31,6 @@ from skyward_jupyter.display.sections import NodeSections
 from skyward_jupyter.display.sink import CellSink
 from skyward_jupyter.failures.presentation import interrupted
 from skyward_jupyter.failures.tracebacks import as_cell_error
-from skyward_jupyter.files.choice import FileOptions
-from skyward_jupyter.files.transfer import FetchedVersions, FileTransfer
-from skyward_jupyter.options.config_table import shown_value
 from skyward_jupyter.running.analysis import analyse_cell, named_source, refuse_stream
 from skyward_jupyter.running.cell_display import CellDisplay
 from skyward_jupyter.running.cell_run import CellRun
@@ -41,7 +40,6 @@ from skyward_jupyter.running.readahead import ReadAhead, StreamHandle
 from skyward_jupyter.running.recovered import RecoveredCells
 from skyward_jupyter.running.status_line import follow
 from skyward_jupyter.running.stopping import stopping_text
-from skyward_kernel.commands.pool_options import POOL_LABELS
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell

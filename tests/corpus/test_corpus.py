@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from skyward_kernel.commands.pool_options import POOL_LABELS
+from skyward.commands.table.pool_options import POOL_LABELS
 from skyward_kernel.pools import DEFAULT_POOL, PoolManager
 from tests.corpus.compare import compare
 from tests.corpus.harness import findings, run

@@ -19,8 +19,8 @@ from urllib.parse import unquote, urldefrag, urlsplit
 import pytest
 
 import skyward as sky
-from docs.generate.commands import subparsers
 from docs.generate.names import MODULES, public_members
+from skyward.commands.table.every_command import OF_COMMAND_LINE
 from skyward.config.storages import _PRESETS
 from skyward.config.values import _KNOWN
 from skyward.plugins.registry import plugin_names
@@ -117,16 +117,9 @@ def test_commands_of_notebooks_and_their_options_are_those_of_the_registry(entri
     assert there == {f"%sky {name} {option.name}" for name, command in COMMANDS.items() for option in command.flags}
 
 
-def test_commands_of_terminals_and_their_options_are_those_of_the_parser(entries: dict[str, set[str]]) -> None:
-    parsers = list(subparsers())
-    assert parsers
-    assert entries["sky:command"] == {parser.prog for parser in parsers}
-    flags = {
-        f"{parser.prog} {next(flag for flag in action.option_strings if flag.startswith('--'))}"
-        for parser in parsers
-        for action in parser._actions
-        if action.option_strings and "--help" not in action.option_strings
-    }
+def test_commands_of_terminals_and_their_options_are_those_of_the_table(entries: dict[str, set[str]]) -> None:
+    assert entries["sky:command"] == {f"sky {name}" for name in OF_COMMAND_LINE}
+    flags = {f"sky {name} {option.name}" for name, command in OF_COMMAND_LINE.items() for option in command.flags}
     assert {name for name in entries["sky:option"] if name[0] != "%"} == flags
 
 

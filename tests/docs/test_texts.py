@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import skyward as sky
-from docs.generate.commands import subparsers
+from skyward.commands.table.every_command import OF_COMMAND_LINE
 from skyward_kernel.commands.registry import COMMANDS
 from tests.docs.blocks import ROOT, pages
 from tests.unit.test_error_texts import FLAGS_OF_OTHERS, flags
@@ -50,7 +50,7 @@ def test_commands_of_notebooks_exist() -> None:
 
 
 def test_commands_of_terminals_exist() -> None:
-    known = {parser.prog.split()[1] for parser in subparsers()}
+    known = {word for name in OF_COMMAND_LINE for word in (name, name.partition(" ")[0])} | {"help"}
     assert [(page, name) for page, name in mentions(r"^(?:sky|skyward) ([a-z]+)") if name not in known] == []
 
 

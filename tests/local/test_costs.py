@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 import skyward as sky
+from skyward.commands.table.pool_options import POOL_LABELS
 from skyward.config.pools import configured_values
 from skyward.control.observe.origin import Origin, current_origin
 from skyward.pool.compute import Compute
-from skyward_kernel.commands.pool_options import POOL_LABELS
 from skyward_kernel.pools import PoolManager
 from tests.notebook import new_notebook
 

@@ -147,17 +147,17 @@ def test_command_refuses_names_of_which_no_pool_is_orphaned(
     cloud: FakeCloud, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["reap", "another"]) == 1
-    assert capsys.readouterr() == ("", "sky reap: no pool 'another'; the journal has no pools.\n")
+    assert capsys.readouterr() == ("", "skyward reap: no pool 'another'; the journal has no pools.\n")
     kill_client(cloud, point="before terminate")
     for options in (["--dry-run"], []):
         assert main(["reap", "another", *options]) == 1
-        assert capsys.readouterr() == ("", "sky reap: no pool 'another'; the journal has doomed.\n")
+        assert capsys.readouterr() == ("", "skyward reap: no pool 'another'; the journal has doomed.\n")
     with sky.Compute(provider=cloud, nodes=1, name="alive"):
         capsys.readouterr()
         assert main(["reap", "alive", "doomed"]) == 1
         out, err = capsys.readouterr()
         assert out == "doomed: 2 machines terminated\n"
-        assert err.startswith(f"sky reap: pool 'alive' is not orphaned: process {os.getpid()} on ")
+        assert err.startswith(f"skyward reap: pool 'alive' is not orphaned: process {os.getpid()} on ")
     assert cloud.left == []
 
 

@@ -56,8 +56,11 @@ class Environment:
 
     @property
     def variables(self) -> Mapping[str, str]:
-        """Environment variables of its processes: those of the tests, without what leads to another environment."""
-        others = ("PYTHONPATH", "VIRTUAL_ENV")
+        """Environment variables of its processes: those of the tests, without what leads to another environment.
+
+        They write bytecode, unlike those of other tests: most of their time would be the compilation of their packages.
+        """
+        others = ("PYTHONPATH", "VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE")
         return {name: value for name, value in os.environ.items() if name not in others}
 
     def run(self, program: str, *arguments: str, at: Path | None = None, given: str = "") -> str:

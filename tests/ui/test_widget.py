@@ -64,7 +64,7 @@ def test_reloaded_page_shows_the_widget_again(lab: Lab) -> None:
     view = lab.page.locator(".skyward-Widget")
     lab.run(f"{LOAD}\npool = {OPEN}\npool")
     view.get_by_text("1 of 1\N{EN DASH}4 nodes").wait_for()
-    lab.page.keyboard.press("Control+s")
+    lab.save()
     lab.page.locator(".jp-mod-dirty").first.wait_for(state="detached")
     lab.reload()
     lab.until_ready()

@@ -1,6 +1,5 @@
 """Texts in the code name only things that exist: public names, methods, arguments, subcommands, flags and files."""
 
-import argparse
 import ast
 import contextlib
 import inspect
@@ -13,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import skyward as sky
-from skyward.cli import main as cli
+from skyward.commands.table.every_command import OF_COMMAND_LINE
 from skyward.specs import ComputeFields
 from skyward_jupyter.options.option_table import OPTIONS
 from skyward_kernel.commands.registry import COMMANDS
@@ -106,7 +105,7 @@ def test_texts_name_existing_subcommands_of_the_magic() -> None:
 
 FLAGS_OF_OTHERS = {"--editable", "--version", "--volume", "--jp-error-color1", "--no-install-recommends"}
 FLAGS_OF_OTHERS |= {"--method", "--header", "--qos", "--project", "--aws-service-name", "--upgrade", "--target"}
-FLAGS_OF_OTHERS |= {"--index-url", "--emit-index-url", "--no-header", "--no-deps"}
+FLAGS_OF_OTHERS |= {"--index-url", "--emit-index-url", "--no-header", "--no-deps", "--epochs", "--force-reinstall"}
 """Flags of pip, uv, container engines, apt, Slurm, wget, gcloud and aws, and a variable of a style sheet."""
 
 
@@ -114,13 +113,9 @@ def flags() -> set[str]:
     """Return the flags of `%%sky`, of `%sky`, of `sky` and of the reference adapter."""
     found = {flag for option in OPTIONS for flag in option.flags}
     found |= {flag for command in COMMANDS.values() for option in command.flags for flag in option.flags}
-    parsers = [cli._parser(), adapter_serve._parser()]
-    for parser in parsers:
-        for action in parser._actions:
-            found |= set(action.option_strings)
-            if isinstance(action, argparse._SubParsersAction):
-                parsers += action.choices.values()
-    return found
+    found |= {flag for command in OF_COMMAND_LINE.values() for option in command.flags for flag in option.flags}
+    found |= {"--help", "--version"}
+    return found | {flag for action in adapter_serve._parser()._actions for flag in action.option_strings}
 
 
 def test_texts_name_existing_flags() -> None:
@@ -130,13 +125,8 @@ def test_texts_name_existing_flags() -> None:
 
 
 def test_texts_name_existing_subcommands_of_the_command() -> None:
-    known = {
-        name
-        for action in cli._parser()._actions
-        if isinstance(action, argparse._SubParsersAction)
-        for name in action.choices
-    }
-    wrong = [f"{place}: sky {name}" for place, name in mentions(r"`sky ([a-z]\w+)") if name not in known]
+    known = {word for name in OF_COMMAND_LINE for word in (name, name.partition(" ")[0])}
+    wrong = [f"{place}: {name}" for place, name in mentions(r"`(?:sky|skyward) ([a-z]\w+)") if name not in known]
     assert not wrong
 
 

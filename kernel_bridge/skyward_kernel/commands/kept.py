@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from skyward.errors import KeptLostError, UsageError
-from skyward.frontends.commands import KEPT, POOL_OPTION, Argument, Form, Outcome, command
+from skyward.frontends.commands import DECLARED, Outcome, handler_of
 from skyward.frontends.configuration import closest
 from skyward.frontends.views import kept_table, nodes_text
 from skyward_kernel.commands.context import Context
@@ -17,13 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["drop", "kept"]
 
 
-@command(
-    "kept",
-    "show the values that nodes keep for later cells; with a name, return its handle",
-    arguments=(Argument("name", KEPT),),
-    options=(POOL_OPTION,),
-    forms=(Form((), "insert-kept", "Insert %sky kept", is_line=True),),
-)
+@handler_of(DECLARED["kept"])
 def kept(context: Context, *, name: str | None = None, pool: str | None = None) -> Outcome:
     """Show the values that nodes keep, or return the handle of one."""
     if name is not None:
@@ -38,13 +32,7 @@ def kept(context: Context, *, name: str | None = None, pool: str | None = None) 
     return Outcome(table=kept_table(rows, _variables(context)))
 
 
-@command(
-    "drop",
-    "delete values that nodes keep, by name",
-    arguments=(Argument("names", KEPT, required=True, several=True),),
-    options=(POOL_OPTION,),
-    example="model",
-)
+@handler_of(DECLARED["drop"])
 def drop(context: Context, *, names: tuple[str, ...], pool: str | None = None) -> Outcome:
     """Delete values that nodes keep, by name. Names may be separated by commas, as in `--keep`."""
     wanted = dict.fromkeys(name for text in names for name in text.split(",") if name)

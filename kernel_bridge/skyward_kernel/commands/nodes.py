@@ -1,22 +1,13 @@
 """Commands on one node: draining it, and its startup log."""
 
-from skyward.frontends.commands import NODE, Argument, Form, Outcome, command
+from skyward.frontends.commands import DECLARED, Outcome, handler_of
 from skyward.frontends.views import count_text
-from skyward_kernel.commands.arguments import NAME
 from skyward_kernel.commands.context import Context
 
 __all__ = ["drain", "logs"]
 
-_NODE = Argument("node", NODE, required=True)
 
-
-@command(
-    "drain",
-    "let a node finish its tasks, then terminate it; an elastic pool may launch another for waiting tasks",
-    arguments=(NAME, _NODE),
-    example="default 3",
-    forms=(Form(("pool", "node"), "drain-node", "Drain a Node…", "Drain which node?", "drainable node"),),
-)
+@handler_of(DECLARED["drain"])
 def drain(context: Context, *, node: int, pool: str | None = None) -> Outcome:
     """Let a node finish its tasks, then terminate it."""
     name = pool or context.default_pool
@@ -31,22 +22,7 @@ def drain(context: Context, *, node: int, pool: str | None = None) -> Outcome:
     )
 
 
-@command(
-    "logs",
-    "show the startup log of a node, in full if the start failed",
-    arguments=(NAME, _NODE),
-    example="default 3",
-    forms=(
-        Form(
-            ("pool", "node"),
-            "show-log",
-            "Show the Startup Log of a Node…",
-            "Show the startup log of which node?",
-            "node",
-            is_line=True,
-        ),
-    ),
-)
+@handler_of(DECLARED["logs"])
 def logs(context: Context, *, node: int, pool: str | None = None) -> Outcome:
     """Show the startup log of a node. The panel has a view of its own, which follows the log."""
     name = context.only(pool)

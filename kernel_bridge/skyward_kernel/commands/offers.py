@@ -2,33 +2,19 @@
 
 from typing import TYPE_CHECKING
 
-from skyward.frontends.commands import Form, Option, Outcome, command, count
+from skyward.frontends.commands import DECLARED, Outcome, handler_of
 from skyward.frontends.views import offer_table
 from skyward_kernel.commands.context import Context
-from skyward_kernel.commands.pool_options import POOL_OPTIONS
 
 if TYPE_CHECKING:
     from skyward import Accelerator
 
 __all__ = ["offers"]
 
-_FIELDS = frozenset({"accelerator", "vcpus", "memory_gb", "region", "max_hourly_cost"})
-_PROVIDER = Option(
-    ("--provider",), "provider", "only these providers, joined by commas", "NAME,...", takes="names of providers"
-)
-_SPOT = Option(("--spot",), "spot", "only spot machines")
-_LIMIT = Option(("--limit",), "limit", "most offers to show; 20 if not given", "N", count, "a positive whole number")
-
 _SHOWN = 20
 
 
-@command(
-    "offers",
-    "show the machines that providers offer, and their prices",
-    options=(*(each for each in POOL_OPTIONS if each.target in _FIELDS), _PROVIDER, _SPOT, _LIMIT),
-    forms=(Form((), "insert-offers", "Insert %sky offers", is_line=True),),
-    slow=True,
-)
+@handler_of(DECLARED["offers"])
 def offers(
     context: Context,
     *,

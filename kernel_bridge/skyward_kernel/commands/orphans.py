@@ -1,22 +1,14 @@
 """Commands on orphaned pools: those whose process is gone."""
 
-from skyward.frontends.commands import ORPHAN, Argument, Form, Option, Outcome, command
+from skyward.frontends.commands import DECLARED, Outcome, handler_of
 from skyward.frontends.views import recovered_table
 from skyward_kernel.commands.context import Context
-from skyward_kernel.commands.pool_options import BUDGET
 from skyward_kernel.orphans import warm_notes
 
 __all__ = ["attach", "reap"]
 
 
-@command(
-    "attach",
-    "attach to the pool of a killed or restarted kernel",
-    arguments=(Argument("pool", ORPHAN),),
-    options=(BUDGET,),
-    forms=(Form(("pool",), "attach", "Reattach a Pool…", "Reattach which pool?", "orphan"),),
-    slow=True,
-)
+@handler_of(DECLARED["attach"])
 def attach(context: Context, *, pool: str | None = None, budget: float | None = None) -> Outcome:
     """Attach to the pool of another kernel and return it. `budget`: another one for it, USD in total."""
     name = pool or context.default_pool
@@ -27,14 +19,7 @@ def attach(context: Context, *, pool: str | None = None, budget: float | None = 
     return Outcome(f"Attached to pool {name!r}{tasks}.", recovered_table(attached.recovered), attached)
 
 
-@command(
-    "reap",
-    "terminate the machines of killed kernels and scripts",
-    arguments=(Argument("pools", ORPHAN, several=True),),
-    options=(Option(("--warm",), "warm", "terminate machines that closed pools keep warm, too"),),
-    forms=(Form(("pools",), "reap", "Stop an Orphaned Pool…", "Stop which pool?", "orphan"),),
-    slow=True,
-)
+@handler_of(DECLARED["reap"])
 def reap(context: Context, *, pools: tuple[str, ...] = (), warm: bool = False) -> Outcome:
     """Terminate the machines of pools whose process is gone: of all, or of those with these names or ids.
 

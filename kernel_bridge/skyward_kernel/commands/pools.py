@@ -4,24 +4,16 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from skyward.errors import UsageError
-from skyward.frontends.commands import NODES, Argument, Form, Option, Outcome, command
+from skyward.frontends.commands import DECLARED, Outcome, handler_of
 from skyward.frontends.configuration import Nodes
 from skyward.frontends.views import count_text, decision_table, money_text, node_table, pool_table, table
-from skyward_kernel.commands.arguments import ALL, NAME, QUIET, titled
 from skyward_kernel.commands.context import BackgroundCell, Context
-from skyward_kernel.commands.pool_options import POOL_OPTIONS, UPDATE_OPTIONS
+from skyward_kernel.commands.titles import titled
 from skyward_kernel.orphans import orphan_notes, warm_notes
 
 __all__ = ["check_new_name", "config", "decisions", "down", "pools", "scale", "status", "up", "update"]
 
 _NO_POOLS = "There are no pools. A cell with %%sky opens one."
-_GROUP = Option(("--group",), "group", "the group whose nodes change, in a pool of several", "NAME")
-_WAIT = Option(("--wait",), "wait", "return when the nodes are active")
-
-
-def _inserted(name: str, question: str) -> tuple[Form, ...]:
-    """Return the form of a command that prints something about a pool: the palette inserts its line."""
-    return (Form(("pool",), f"insert-{name}", f"Insert %sky {name}…", question, "pool", is_line=True),)
 
 
 def check_new_name(context: Context, name: str) -> None:
@@ -36,15 +28,7 @@ def check_new_name(context: Context, name: str) -> None:
         raise UsageError(f"There is a pool {name!r} already: choose another name.")
 
 
-@command(
-    "up",
-    "open a pool and return it",
-    arguments=(NAME,),
-    options=(QUIET,),
-    collected=POOL_OPTIONS,
-    forms=(Form(("pool", "options"), "new-pool", "New Pool…"),),
-    slow=True,
-)
+@handler_of(DECLARED["up"])
 def up(
     context: Context, *, pool: str | None = None, options: Mapping[str, Any] | None = None, quiet: bool = False
 ) -> Outcome:
@@ -68,18 +52,7 @@ def up(
     return Outcome(f"Pool {pool or context.default_pool!r} is open.", value=opened, is_silent=True)
 
 
-@command(
-    "down",
-    "close a pool and terminate its machines",
-    arguments=(NAME,),
-    options=(ALL,),
-    exclusive=True,
-    forms=(
-        Form(("pool",), "stop-pool", "Stop a Pool…", "Stop which pool?", "pool", in_widget=True),
-        Form(("every",), "stop-all", "Stop All Pools of This Notebook"),
-    ),
-    slow=True,
-)
+@handler_of(DECLARED["down"])
 def down(context: Context, *, pool: str | None = None, every: bool = False) -> Outcome:
     """Close one pool, or all."""
     if every and pool is not None:
@@ -107,12 +80,7 @@ def _ended(cell: BackgroundCell) -> str:
     return f"Cell {cell.number} was still running and was stopped: {cell.remaining}."
 
 
-@command(
-    "status",
-    "show pools, nodes, and cells in the background",
-    arguments=(NAME,),
-    forms=_inserted("status", "Show the status of which pool?"),
-)
+@handler_of(DECLARED["status"])
 def status(context: Context, *, pool: str | None = None) -> Outcome:
     """Show pools, their nodes, and cells in the background."""
     found = [context.pools.get(each).snapshot() for each in ([pool] if pool else context.pools.names)]
@@ -135,7 +103,7 @@ def _cell_table(cells: Iterable[BackgroundCell]) -> str:
     )
 
 
-@command("pools", "show the pools")
+@handler_of(DECLARED["pools"])
 def pools(context: Context) -> Outcome:
     """Show the pools."""
     names = context.pools.names
@@ -145,12 +113,7 @@ def pools(context: Context) -> Outcome:
     return Outcome("\n".join(left), pool_table(context.pools.get(name).snapshot() for name in names))
 
 
-@command(
-    "decisions",
-    "show why a pool was scaled up or down",
-    arguments=(NAME,),
-    forms=_inserted("decisions", "Show the scaling decisions of which pool?"),
-)
+@handler_of(DECLARED["decisions"])
 def decisions(context: Context, *, pool: str | None = None) -> Outcome:
     """Show why a pool was scaled up or down, or why all were."""
     names = context.shown(pool)
@@ -162,14 +125,7 @@ def decisions(context: Context, *, pool: str | None = None) -> Outcome:
     return Outcome(table=titled("decisions", tables, are_several=len(names) > 1))
 
 
-@command(
-    "scale",
-    "change how many nodes a pool has: 4, 2:16; with --wait, wait for them",
-    arguments=(NAME, Argument("nodes", NODES, required=True)),
-    options=(_GROUP, _WAIT, QUIET),
-    example="default 4",
-    forms=(Form(("pool", "nodes"), "scale-pool", "Scale a Pool…", "Scale which pool?", "pool", in_widget=True),),
-)
+@handler_of(DECLARED["scale"])
 def scale(
     context: Context,
     *,
@@ -197,15 +153,7 @@ def scale(
     return Outcome(f"Scaling {what} to {count_text(wanted)}.")
 
 
-@command(
-    "update",
-    "change the packages or hardware of a pool, and replace its nodes one by one",
-    arguments=(NAME,),
-    options=(_GROUP,),
-    collected=UPDATE_OPTIONS,
-    example="default --pip torch",
-    slow=True,
-)
+@handler_of(DECLARED["update"])
 def update(
     context: Context, *, pool: str | None = None, options: Mapping[str, Any] | None = None, group: str | None = None
 ) -> Outcome:
@@ -235,12 +183,7 @@ def update(
     )
 
 
-@command(
-    "config",
-    "show every setting of cells and of a pool, with its value and its source",
-    arguments=(NAME,),
-    forms=_inserted("config", "Show the settings of which pool?"),
-)
+@handler_of(DECLARED["config"])
 def config(context: Context, *, pool: str | None = None) -> Outcome:
     """Show every setting with its value and its source."""
     return Outcome(table=context.in_notebook().config(pool))

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from skyward.errors import UsageError
-from skyward.frontends.commands import COMMAND, Argument, Command, Form, Outcome, command, help_of_command
+from skyward.frontends.commands import DECLARED, Command, Outcome, handler_of, help_of_command
 from skyward.frontends.configuration import closest
 from skyward_kernel.commands.clouds import costs, doctor
 from skyward_kernel.commands.context import Context
@@ -18,12 +18,7 @@ from skyward_kernel.commands.tasks import cancel, show, tasks
 __all__ = ["COMMANDS"]
 
 
-@command(
-    "help",
-    "show this help, or that of one command",
-    arguments=(Argument("about", COMMAND),),
-    forms=(Form((), "insert-help", "Insert %sky help", is_line=True),),
-)
+@handler_of(DECLARED["help"])
 def _help(context: Context, *, about: str | None = None) -> Outcome:
     """Show subcommands and options, or those of one command."""
     if about is None:

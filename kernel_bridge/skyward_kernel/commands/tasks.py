@@ -3,29 +3,16 @@
 from collections.abc import Sequence
 
 from skyward.errors import UsageError
-from skyward.frontends.commands import CELL, POOL_OPTION, Argument, Form, Option, Outcome, command, count
+from skyward.frontends.commands import DECLARED, Outcome, handler_of
 from skyward.frontends.views import task_table
-from skyward_kernel.commands.arguments import ALL, NAME, titled
 from skyward_kernel.commands.context import BackgroundCell, Context
+from skyward_kernel.commands.titles import titled
 from skyward_kernel.pools import PoolManager
 
 __all__ = ["cancel", "show", "tasks"]
 
-_NUMBER = Argument("number", CELL)
-_TASK = Option(("--task",), "task", "a task", "N", count, "the number of a task in `%sky tasks`", is_number=True)
-_CELL = Option(
-    ("--cell",), "cell", "a cell", "N", count, "the number of a cell, as it stands beside it", is_number=True
-)
 
-
-@command(
-    "tasks",
-    "show the tasks of a pool and the cells that sent them",
-    arguments=(NAME,),
-    forms=(
-        Form(("pool",), "insert-tasks", "Insert %sky tasks…", "Show the tasks of which pool?", "pool", is_line=True),
-    ),
-)
+@handler_of(DECLARED["tasks"])
 def tasks(context: Context, *, pool: str | None = None) -> Outcome:
     """Show the tasks of a pool, or of all."""
     names = context.shown(pool)
@@ -36,17 +23,7 @@ def tasks(context: Context, *, pool: str | None = None) -> Outcome:
     return Outcome(table=titled("tasks", tables, are_several=len(names) > 1))
 
 
-@command(
-    "cancel",
-    "cancel a background cell by its number in `%sky status`, or tasks by their numbers in `%sky tasks`",
-    arguments=(_NUMBER,),
-    options=(ALL, _TASK, _CELL, POOL_OPTION),
-    exclusive=True,
-    forms=(
-        Form(("pool", "task"), "cancel-task", "Stop a Task…", "Stop which task?", "task"),
-        Form(("cell",), "cancel-cell", "Stop All Tasks of a Cell…", "Stop the tasks of which cell?", "cell"),
-    ),
-)
+@handler_of(DECLARED["cancel"])
 def cancel(
     context: Context,
     *,
@@ -86,11 +63,7 @@ def _cancel_tasks_of_cell(pools: PoolManager, cell: int) -> Outcome:
     return Outcome(f"Stopping {stopped} {'task' if stopped == 1 else 'tasks'} of cell {cell}.")
 
 
-@command(
-    "show",
-    "show the output and progress of a background cell again, and return its handle",
-    arguments=(_NUMBER,),
-)
+@handler_of(DECLARED["show"])
 def show(context: Context, *, number: str | None = None) -> Outcome:
     """Show a background cell again and return its handle."""
     cells = context.cells

@@ -3,8 +3,8 @@
 import contextlib
 
 from skyward.errors import SpecError
+from skyward.frontends.commands import POOL_OPTIONS
 from skyward.frontends.configuration import load, provider_names
-from skyward_kernel.commands.pool_options import POOL_OPTIONS
 from skyward_kernel.panel.protocol import FormField
 
 __all__ = ["form_fields"]

@@ -6,10 +6,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from skyward.errors import SkywardError, UsageError
+from skyward.frontends.commands import read_pool_options
 from skyward.frontends.configuration import ExecAccess, LocalAccess, SSHAccess
 from skyward.frontends.views import KEPT, OutputRow
 from skyward_kernel.commands.context import Context
-from skyward_kernel.commands.pool_options import read_pool_options
 from skyward_kernel.commands.pools import check_new_name
 from skyward_kernel.panel.protocol import (
     AskCheck,

@@ -47,6 +47,7 @@ from skyward.events.decisions import DecisionEvent
 from skyward.formatting import joined
 from skyward.journal import ClusterEntry, PoolRecord, SizeEntry, UpdateEntry, nodes_of
 from skyward.journal.costs import summed
+from skyward.journal.requests import is_requested, withdraw_request
 from skyward.process.background_tasks import BackgroundTasks
 from skyward.process.lifespan import Lifespan, Say
 from skyward.providers.protocol import acts_on
@@ -61,6 +62,9 @@ if TYPE_CHECKING:
     from skyward.events.output import Follower, OutputFilter
 
 __all__ = ["Pool"]
+
+_HEED_EVERY = 1.0
+"""Seconds between looks at whether another process asks for the pool to be closed."""
 
 _RENEW_EVERY = 20.0
 
@@ -146,6 +150,7 @@ class Pool:
         self._recorded_terms: tuple[float, float | None] = 0.0, options.budget
         self._unsent = record.unsent
         self._unsent_timer: asyncio.TimerHandle | None = None
+        self._closing_on_request: asyncio.Task[None] | None = None
         self._recorded_size: SizeEntry | None = None
         self._recorded_updates: list[UpdateEntry] = []
         self.warm_until = 0.0
@@ -184,6 +189,7 @@ class Pool:
             entries = [entry for entry in earlier if entry.group == group]
             launcher.adopt(entries, frozenset() if size is None else size.leaving)
         self._background.spawn(self._renew_record())
+        self._background.spawn(self._heed_request())
         await self._lifespan.open(self._open())
         self._life.move("ready", _now())
         if earlier and self._unsent:
@@ -434,6 +440,26 @@ class Pool:
     @property
     def _entering(self) -> bool:
         return self._fleet.entering > 0 or any(launcher.existing_machines for launcher in self._launchers.values())
+
+    def note_left(self) -> None:
+        """Record whether this process leaves unfinished tasks, for a process that attaches to the pool for a while."""
+        snapshot = self.snapshot()
+        self._record.note_left(idle=not (snapshot.queued or snapshot.running))
+
+    async def _heed_request(self) -> None:
+        """Close the pool when another process of this user asks for it: `skyward down --force`."""
+        while not is_requested(self._record.id):  # noqa: ASYNC110 - another process sets it
+            await asyncio.sleep(_HEED_EVERY)
+        self.note("closing: another process of this user asked for it.")
+        self._closing_on_request = asyncio.get_running_loop().create_task(self._close_on_request())
+
+    async def _close_on_request(self) -> None:
+        try:
+            await self.close()
+        except ProvisioningError as error:  # what is left is on record
+            self.note(str(error))
+        finally:
+            withdraw_request(self._record.id)
 
     async def _renew_record(self) -> None:
         """Renew the pool's record periodically, as a heartbeat of this process."""

@@ -29,7 +29,7 @@ from skyward.link.connection.transport import (
 )
 from skyward.providers.protocol import SSHAccess
 
-__all__ = ["OpenSSH", "login", "openssh_here"]
+__all__ = ["OpenSSH", "batch", "login", "openssh_here"]
 
 _LINES = 20
 
@@ -208,6 +208,14 @@ async def _effective(access: SSHAccess) -> dict[str, str]:
 def _quoted(path: str) -> str:
     """Return a path as an SSH configuration needs it."""
     return '"' + os.path.expanduser(path).replace("%", "%%") + '"'
+
+
+def batch(access: SSHAccess) -> list[str]:
+    """Return the words of a command that runs another one on the machine, which follows as one word, without prompts.
+
+    Options that the pool does not set come from the user's configuration.
+    """
+    return ["ssh", *_options(access), *(pinned(access) or ()), "--", access.host]
 
 
 def login(access: SSHAccess) -> list[str]:

@@ -88,8 +88,8 @@ class Placement:
         self._clear(path, is_synced=is_synced)
         if step == "replace":
             self._notes.append(
-                f"{path} on node {self._node} had been changed by an earlier cell, and was overwritten with the "
-                f"notebook's version. To keep such changes, fetch them with {fetch_option(path)}, or use --sync."
+                f"{path} on node {self._node} had been changed there before, and was overwritten with "
+                f"the version from here. To keep such changes, fetch them with {fetch_option(path)}, or use --sync."
             )
         elif step == "set aside":
             kept = self._set_aside(path)

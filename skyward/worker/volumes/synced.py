@@ -6,7 +6,7 @@ line says so. Between the nodes of a pool, a task sees what tasks that ended bef
 
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock  # tasks may replace the attributes of the module
@@ -27,6 +27,9 @@ __all__ = ["SyncedVolume"]
 
 _PAUSES = (0.5, 2.0, 5.0)
 """Seconds between attempts to upload; the last one is repeated."""
+
+_PAGE = 1000
+"""Objects that a store lists at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,27 +193,37 @@ class SyncedVolume:
             return len(done), gone, error
         return len(done) + deleted, [], None
 
-    def _name_losers(self, changed: Iterable[str]) -> None:
+    def _name_losers(self, changed: Collection[str]) -> None:
         """Name the objects that were written by others after this node had read them, and are about to be replaced.
 
         Raises:
             StorageError: the store does not answer.
         """
+        there = self._present(changed)
         for key in changed:
-            known = self._known.get(key)
-            there = find(self._location, key)
-            if there is not None and there.etag != ("" if known is None else known.etag):
+            known, entry = self._known.get(key), there.get(key)
+            if entry is not None and entry.etag != ("" if known is None else known.etag):
                 self._say(
                     f"{self._location.address(key)} was written by another node or program after this node had read "
                     "it; the version of this node, which was written last, replaces it."
                 )
 
+    def _present(self, keys: Collection[str]) -> dict[str, ObjectEntry]:
+        """Return those of these objects that are in the store, with as few requests as possible.
+
+        Raises:
+            StorageError: the store does not answer.
+        """
+        if len(keys) > len(self._known) // _PAGE + 1:
+            return {each.key: each for each in list_objects(self._location)}
+        return {key: entry for key in keys if (entry := find(self._location, key)) is not None}
+
     def _delete(self, gone: list[str]) -> int:
         """Delete the objects of files that tasks have removed, unless they were written meanwhile; return how many."""
         done = []
+        there = self._present(gone) if gone else {}
         for key in gone:
-            there = find(self._location, key)
-            if there is None or there.etag != self._known[key].etag:
+            if key not in there or there[key].etag != self._known[key].etag:
                 del self._known[key]
             else:
                 done.append(key)

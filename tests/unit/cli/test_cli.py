@@ -1,6 +1,5 @@
 """Command `sky`: output, and errors about the command line."""
 
-import argparse
 import builtins
 import contextlib
 import json
@@ -19,7 +18,9 @@ import pytest
 
 from skyward.cli.main import main
 from skyward.cli.simulate import boot_time, group_of, node_bounds, rate
-from skyward.cli.simulation import add_simulate, scenario_of
+from skyward.cli.simulation import all_options, scenario_of
+from skyward.commands.table.every_command import OF_COMMAND_LINE
+from skyward.commands.words import parse
 from skyward.control.decide.settings import PlaneSettings
 from skyward.scaling.registry import POLICIES
 from skyward.simulator import Distribution, Scenario, one_group
@@ -58,7 +59,7 @@ def test_comparison_has_all_policies_and_the_bounds() -> None:
 def test_module_is_the_command() -> None:
     done = subprocess.run([sys.executable, "-m", "skyward", "--help"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("usage: sky ")
+    assert done.stdout.startswith("usage: skyward COMMAND ")
 
 
 def test_reader_that_has_read_enough_ends_the_command_quietly() -> None:
@@ -74,7 +75,10 @@ def test_reader_that_has_read_enough_ends_the_command_quietly() -> None:
 def test_full_device_is_named() -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run([sys.executable, "-m", "skyward", "reap"], stdout=full, stderr=PIPE, check=False)
-    assert (done.returncode, done.stderr) == (1, b"sky reap: No space left on device; free some space, and try again\n")
+    assert (done.returncode, done.stderr) == (
+        1,
+        b"skyward reap: No space left on device; free some space, and try again\n",
+    )
 
 
 def test_only_the_chosen_policy_runs(capsys: pytest.CaptureFixture[str]) -> None:
@@ -185,7 +189,10 @@ def test_plot_without_matplotlib_names_the_fix(
 
     monkeypatch.setattr(builtins, "__import__", without)
     status, _, err = run(capsys, *SMALL, "--plot", str(tmp_path / "run.png"))
-    assert (status, err) == (2, "sky simulate: A plot needs matplotlib: install it with `pip install matplotlib`.\n")
+    assert (status, err) == (
+        2,
+        "skyward simulate: A plot needs matplotlib: install it with `pip install matplotlib`.\n",
+    )
 
 
 @pytest.mark.parametrize(
@@ -262,9 +269,11 @@ def test_plot_without_matplotlib_names_the_fix(
             "--price cannot be combined with --group; give it inside the group, as `--group cpu=0:100,price=3.2`.",
         ),
         (["--trace", "/nowhere/t.csv"], "The trace '/nowhere/t.csv' cannot be read (No such file or directory); give"),
-        (["--seed", "x"], "argument --seed: invalid int value: 'x'; `sky simulate --help` shows every option."),
-        (["--polcy", "no"], "unrecognized arguments: --polcy no"),
-        (["--trace", "t", "--workload", "burst"], "argument --workload: not allowed with argument --trace"),
+        (["--seed", "x"], "--seed takes a whole number, such as 1, but got 'x'."),
+        (["--polcy", "no"], "has no option --polcy; did you mean --policy?"),
+        (["--zzzz"], "has no option --zzzz; `skyward simulate --help` lists them."),
+        (["--trace"], "--trace needs a value: the path of a file."),
+        (["--trace", "t", "--workload", "burst"], "--workload cannot be combined with --trace: give one of them."),
     ],
 )
 def test_invalid_arguments_raise_one_sentence(
@@ -279,7 +288,7 @@ def test_invalid_arguments_raise_one_sentence(
 def test_unwritable_plot_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     status, _, err = run(capsys, *SMALL, "--plot", "/nowhere/run.png")
     assert status == 2
-    assert err == "sky simulate: The plot cannot be written to '/nowhere/run.png' (No such file or directory); " + (
+    assert err == "skyward simulate: The plot cannot be written to '/nowhere/run.png' (No such file or directory); " + (
         "give another path.\n"
     )
 
@@ -355,9 +364,8 @@ def test_defaults_of_a_scenario_are_those_of_a_pool() -> None:
     ],
 )
 def test_settings_of_the_pool_are_options(option: str, value: str, field: str, expected: float) -> None:
-    parser = argparse.ArgumentParser()
-    add_simulate(parser.add_subparsers())
-    settings = scenario_of(parser.parse_args(["simulate", option, value])).settings()
+    given = parse(OF_COMMAND_LINE["simulate"], [option, value], "skyward")
+    settings = scenario_of(all_options(given)).settings()
     assert attrgetter(field)(settings) == expected
 
 
@@ -514,7 +522,7 @@ def test_interrupt_ends_every_process_quietly(tmp_path: Path) -> None:
         children = group.children(recursive=True)
         os.killpg(running.pid, signal.SIGINT)
         out, err = running.communicate(timeout=30)
-    assert (running.returncode, out, err) == (130, "", "sky simulate: interrupted\n")
+    assert (running.returncode, out, err) == (130, "", "skyward simulate: interrupted\n")
     wait_for(lambda: not any(map(is_running, children)), "the processes to end, also that of `multiprocessing` itself")
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import skyward as sky
+from skyward.accelerators import L4
 from skyward.cli.main import main
 from skyward.journal import ImageRecord, ImageRecords, PoolRecord
 from skyward.pool.account import images
@@ -73,7 +74,7 @@ def test_options_become_fields_of_the_machine(data: Path, asked: list[Any], caps
     assert run(capsys, "build", "--pool", "train")[0] == 0
     image = sky.Image(pip=["pandas", "tqdm", "torch>=2", "numpy"])
     assert asked == [
-        (None, {"provider": "aws", "accelerator": "L4", "disk_gb": 50.0, "image": image}, True),
+        (None, {"provider": "aws", "accelerator": L4(), "disk_gb": 50.0, "image": image}, True),
         ("train", {}, False),
     ]
 
@@ -190,7 +191,7 @@ def test_providers_that_make_images_are_named() -> None:
 
 
 def test_images_are_listed_until_they_are_forgotten(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(capsys, "list") == (0, "No images: `sky image build` makes one.\n", "")
+    assert run(capsys, "list") == (0, "No images: `skyward image build` makes one.\n", "")
     records = ImageRecords()
     records.add(RECORD)
     assert records.all() == [RECORD] == records.of("aws", BUILT.environment)
@@ -201,7 +202,7 @@ def test_images_are_listed_until_they_are_forgotten(capsys: pytest.CaptureFixtur
     assert "ami-1" in out
     assert "at most $5.00" in out
     status, _, err = run(capsys, "delete", "ami-2")
-    assert (status, err) == (1, "sky image: No image 'ami-2' is on record; these are: ami-1.\n")
+    assert (status, err) == (1, "skyward image: No image 'ami-2' is on record; these are: ami-1.\n")
     records.forget(RECORD)
     assert sky.images() == []
 

@@ -9,14 +9,14 @@ from unittest.mock import patch
 
 from skyward.errors import PayloadError
 from skyward.files.request import FilesRequest, FilesResult
+from skyward.files.transfer.choice import FileOptions
+from skyward.files.transfer.transfer import FetchedVersions, FileTransfer
 from skyward.values.validation import FrozenMap
 from skyward.worker.cells.cell import CellResult
 from skyward.worker.cells.files import CellFiles
 from skyward.worker.cells.returned_state import ReturnedState
 from skyward.worker.tasks import folder as folders
 from skyward.worker.tasks.folder import Directories
-from skyward_jupyter.files.choice import FileOptions
-from skyward_jupyter.files.transfer import FetchedVersions, FileTransfer
 
 __all__ = ["Sides", "contents"]
 

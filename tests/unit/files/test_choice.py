@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from skyward.errors import SkywardError, TooLargeError, UsageError
-from skyward_jupyter.files.choice import IGNORE_FILE, FileOptions, choose
+from skyward.files.transfer.choice import IGNORE_FILE, FileOptions, choose
 
 pytestmark = pytest.mark.unit
 
@@ -44,26 +44,26 @@ def test_file_option_selects_files(folder: Path, texts: tuple[str, ...], files: 
         (FileOptions(("a.csv",)), "--file a.csv: no such file in {0}. Did you mean data/a.csv or data.csv?"),
         (
             FileOptions(("nothing",)),
-            "--file nothing: no such file in {0}. Paths are taken from the notebook's folder; %cd changes it.",
+            "--file nothing: no such file in {0}. Paths are relative to that folder.",
         ),
         (
             FileOptions(("*.parquet",)),
-            "--file *.parquet: no file matches it in {0}. Paths are taken from the notebook's folder; %cd changes it.",
+            "--file *.parquet: no file matches it in {0}. Paths are relative to that folder.",
         ),
         (FileOptions(("data",)), "--file data: it is a folder, but --file sends files: write --sync data."),
         (FileOptions((".",)), "--file .: it is a folder, but --file sends files: write --sync ."),
         (
             FileOptions(("../outside.csv",)),
-            "--file ../outside.csv: it is outside the notebook's folder {0}, and cannot be part of a cell's "
-            "folder: copy or link it into the folder.",
+            "--file ../outside.csv: it is outside the working folder {0}, and has no place on a node: "
+            "copy or link it into the folder.",
         ),
         (
             FileOptions(("{0}/data.csv",)),
-            "--file {0}/data.csv: write the path relative to the notebook's folder, as in the cell: --file data.csv.",
+            "--file {0}/data.csv: write the path relative to the working folder, as the code does: --file data.csv.",
         ),
         (
             FileOptions(("/etc/passwd",)),
-            "--file /etc/passwd: it is outside the notebook's folder {0}, and cannot be part of a cell's folder: "
+            "--file /etc/passwd: it is outside the working folder {0}, and has no place on a node: "
             "copy or link it into the folder.",
         ),
         (FileOptions(sync=("dat",)), "--sync dat: no such folder in {0}. Did you mean data?"),
@@ -73,17 +73,17 @@ def test_file_option_selects_files(folder: Path, texts: tuple[str, ...], files: 
         ),
         (
             FileOptions(sync=("..",)),
-            "--sync ..: it is outside the notebook's folder {0}, and cannot be part of a cell's folder: "
-            "copy it into the folder, or change to a folder above it with %cd.",
+            "--sync ..: it is outside the working folder {0}, and has no place on a node: "
+            "copy it into the folder, or work in a folder above it.",
         ),
         (
             FileOptions(fetch=("/tmp/*.png",)),
-            "--fetch /tmp/*.png: it is outside the notebook's folder {0}, and cannot be part of a cell's folder: "
-            "let the cell write below its working folder.",
+            "--fetch /tmp/*.png: it is outside the working folder {0}, and has no place on a node: "
+            "write it below the working folder.",
         ),
         (
             FileOptions(("data.csv", "data/a.csv"), limit=3),
-            "the files of the cell are 4 B, which is over the limit of 3 B; the largest is data.csv (2 B). "
+            "the files to send are 4 B, which is over the limit of 3 B; the largest is data.csv (2 B). "
             "Leave it out, or raise the limit with --file-limit.",
         ),
     ],
@@ -109,7 +109,7 @@ def test_link_out_of_the_folder_is_read_but_never_written(folder: Path) -> None:
     (folder.parent / "results").mkdir()
     (folder / "results").symlink_to(folder.parent / "results")
     for asked in (FileOptions(fetch=("results/*.png",)), FileOptions(sync=("results",))):
-        with pytest.raises(UsageError, match="is a link to .*, outside the notebook's folder"):
+        with pytest.raises(UsageError, match="is a link to .*, outside the working folder"):
             choose(asked, str(folder))
 
 

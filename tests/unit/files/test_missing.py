@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd  # type: ignore[import-untyped]  # its stubs are another package
 import pytest
 
-from skyward_jupyter.files.choice import FileOptions, choose
-from skyward_jupyter.files.missing import missing_note
+from skyward.files.transfer.choice import FileOptions, choose
+from skyward.files.transfer.missing import missing_note
 from skyward_jupyter.options.cell_options import parse_cell
 
 pytestmark = pytest.mark.unit

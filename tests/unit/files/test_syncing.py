@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from skyward.files.transfer.transfer import FileTransfer
 from skyward.worker.cells.cell import CellResult
-from skyward_jupyter.files.transfer import FileTransfer
 from tests.unit.files.folders import Sides, contents
 
 pytestmark = pytest.mark.unit

@@ -89,7 +89,7 @@ def test_write_to_sent_file_changes_neither_original_nor_blob(sides: Sides) -> N
     notices = sides.cell(files=("a",))
     assert contents(sides.there()) == {"a": "1"}
     assert notices == [
-        "a on node 0 had been changed by an earlier cell, and was overwritten with the notebook's version. "
+        "a on node 0 had been changed there before, and was overwritten with the version from here. "
         "To keep such changes, fetch them with --fetch a, or use --sync."
     ]
 
@@ -215,7 +215,7 @@ def test_file_of_earlier_cell_does_not_replace_different_local_one(sides: Sides)
     sides.write("a.txt", "mine")
     notices = sides.cell(fetch=("a.txt",))
     assert contents(sides.here) == {"a.txt": "mine", "a.node0.txt": "theirs"}
-    assert notices[0] == "a.txt here differs from what an earlier cell wrote: the version of node 0 is in a.node0.txt."
+    assert notices[0] == "a.txt here differs from what was written before: the version of node 0 is in a.node0.txt."
 
 
 def test_sent_file_changed_on_node_replaces_local_one(sides: Sides) -> None:
@@ -234,7 +234,7 @@ def test_file_changed_locally_during_the_cell_is_kept(sides: Sides) -> None:
 
     notices = sides.cell(work, fetch=("a.txt",))
     assert contents(sides.here) == {"a.txt": "here", "a.node0.txt": "there"}
-    assert notices[0] == "a.txt was changed here while the cell ran: the version of node 0 is in a.node0.txt."
+    assert notices[0] == "a.txt was changed here meanwhile: the version of node 0 is in a.node0.txt."
 
 
 def test_files_of_same_name_from_several_nodes_get_ranks_in_names(sides: Sides) -> None:
@@ -308,7 +308,7 @@ def test_failed_write_of_the_record_loses_nothing(sides: Sides, monkeypatch: pyt
 
 
 def test_unwritable_file_is_reported_and_others_are_fetched(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("skyward_jupyter.files.writer.write", fails_for("out/a"))
+    monkeypatch.setattr("skyward.files.transfer.writer.write", fails_for("out/a"))
     notices = sides.cell(writes(sides, ("out/a", "1"), ("b", "2")), fetch=("**",))
     assert contents(sides.here) == {"b": "2"}
     assert notices[0] == "out/a of node 0 could not be written here: No space left on device."
@@ -403,7 +403,7 @@ def test_new_changed_and_deleted_files_reach_both_sides(sides: Sides) -> None:
     expected = {"data/a": "changed", "data/c": "1", "data/d/e": "new"}
     assert contents(sides.here) == contents(sides.there()) == expected
     assert notices == [
-        "Deleted here, as by the cell: data/b.",
+        "Deleted here, as on the node: data/b.",
         "Fetched data/a and data/d/e (10 B). Replaced here: data/a.",
     ]
     (sides.here / "data/c").unlink()
@@ -431,15 +431,15 @@ def test_empty_folders_made_or_removed_by_the_cell_are_synced(sides: Sides) -> N
     folders = {str(path.relative_to(sides.here)) for path in sides.here.rglob("*")}
     assert folders == {"d", "d/new", "d/new/inner"}
     assert notices == [
-        "Deleted here, as by the cell: d/full/a and d/old/inner/.",
-        "Created here, as by the cell: d/new/ and d/new/inner/.",
+        "Deleted here, as on the node: d/full/a and d/old/inner/.",
+        "Created here, as on the node: d/new/ and d/new/inner/.",
     ]
 
 
 def test_folder_removed_by_the_cell_stays_if_it_has_local_files(sides: Sides) -> None:
     sides.write("d/e/a.pyc", "left out")
     sides.write("d/e/a", "1")
-    assert sides.cell(lambda: shutil.rmtree("d/e"), sync=("d",)) == ["Deleted here, as by the cell: d/e/a."]
+    assert sides.cell(lambda: shutil.rmtree("d/e"), sync=("d",)) == ["Deleted here, as on the node: d/e/a."]
     assert contents(sides.here) == {"d/e/a.pyc": "left out"}
 
 
@@ -526,7 +526,7 @@ def test_cell_turns_files_into_folders_and_vice_versa(sides: Sides) -> None:
 
     notices = sides.cell(work, sync=("h",))
     assert contents(sides.here) == contents(sides.there()) == {"h/f/result": "new", "h/g": "now a file"}
-    assert notices == ["Deleted here, as by the cell: h/f and h/g/x/y.", "Fetched h/f/result and h/g (13 B)."]
+    assert notices == ["Deleted here, as on the node: h/f and h/g/x/y.", "Fetched h/f/result and h/g (13 B)."]
     assert sides.cell(sync=("h",)) == []
 
 
@@ -593,7 +593,7 @@ def test_file_deleted_by_cell_stays_if_changed_locally(sides: Sides) -> None:
         (sides.there() / "a").unlink()
         sides.write("a", "2")
 
-    assert sides.cell(work, sync=(".",)) == ["a was deleted by the cell, but changed here meanwhile: it was kept."]
+    assert sides.cell(work, sync=(".",)) == ["a was deleted on its node, but changed here meanwhile: it was kept."]
     assert contents(sides.here) == {"a": "2"}
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from skyward.files.disk import Content, Versions
 from skyward.files.request import FetchedFile, FilesRequest, FilesResult, FilesRoot, Packing
-from skyward_jupyter.files.writer import FileWriter
+from skyward.files.transfer.writer import FileWriter
 
 pytestmark = pytest.mark.unit
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
+from skyward.commands.table.pool_options import POOL_LABELS
 from skyward.control.act.tasks.run import TaskOutcome
 from skyward.control.observe.snapshot import NodeView, PoolSnapshot
 from skyward.errors import TaskCancelledError
@@ -20,7 +21,6 @@ from skyward.pool.hooks import observed
 from skyward.specs import Nodes, NodesLike, resolve_groups
 from skyward.worker.cells.cell import CellResult
 from skyward.worker.cells.returned_state import ReturnedState
-from skyward_kernel.commands.pool_options import POOL_LABELS
 from skyward_kernel.pools import PoolManager
 from tests.notebook import Notebook, Ran, add_magics, new_shell
 

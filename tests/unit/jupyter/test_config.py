@@ -6,13 +6,13 @@ from traitlets import TraitError
 from traitlets.config import Config
 
 from skyward.accelerators import parse_accelerator
+from skyward.commands.reading import PLACES
+from skyward.commands.table.pool_options import POOL_LABELS
 from skyward.config.pools import configured_values
 from skyward.functions.target import current_pool
 from skyward.pool.compute import Compute
 from skyward.specs import Image, Nodes
 from skyward_jupyter.magics.sky_magics import SkyMagics
-from skyward_jupyter.options.parsers import PLACES
-from skyward_kernel.commands.pool_options import POOL_LABELS
 from skyward_kernel.pools import PoolManager
 from tests.unit.config.conftest import Write, project, user
 from tests.unit.jupyter.conftest import FakeCompute, Notebook

@@ -20,8 +20,8 @@ from skyward.functions.target import current_pool
 from skyward.journal import PoolRecord
 from skyward.providers import InstanceType, Offer
 from skyward.specs import Needs, Nodes
+from skyward.views.settings import shown_value
 from skyward_jupyter import load_ipython_extension, unload_ipython_extension
-from skyward_jupyter.options.config_table import shown_value
 from skyward_jupyter.running.run import NO_LIMIT
 from skyward_kernel.commands.registry import COMMANDS
 from skyward_kernel.pools import PoolManager

@@ -237,9 +237,9 @@ def test_cell_options_are_parsed(line: str, field: str, value: object) -> None:
         ("--capture-limit big", "--capture-limit takes a size, such as 512MiB or 2GiB, but got 'big'."),
         (
             "--file ''",
-            "--file takes a file in the notebook's folder, such as data.csv or 'data/*.csv', but got ''.",
+            "--file takes a file in this folder, such as data.csv or 'data/*.csv', but got ''.",
         ),
-        ("--sync", "--sync needs a value: a folder in the notebook's folder, such as data."),
+        ("--sync", "--sync needs a value: a folder in this folder, such as data."),
         ("--pool 'a", "Unclosed quote: add ' at its end, or remove the one that opens it."),
         ("--pool \"it's", 'Unclosed quote: add " at its end, or remove the one that opens it.'),
         ("--nodes 2 \\", "The line ends with a backslash, but options must be on one line: remove it."),

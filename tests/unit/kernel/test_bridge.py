@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import skyward.frontends.pools
+from skyward.commands.table.pool_options import POOL_OPTIONS
 from skyward.config import Config
 from skyward.errors import NodeStartError, PoolClosedError
 from skyward.events.output import LogEntry
@@ -17,7 +18,6 @@ from skyward.pool.reaping.orphans import Orphan
 from skyward.pool.reaping.reap import Reaped
 from skyward.providers.protocol import ExecAccess, InstanceType, LocalAccess, Offer, SSHAccess
 from skyward.specs import Nodes
-from skyward_kernel.commands.pool_options import POOL_OPTIONS
 from skyward_kernel.panel.bridge import MOST_CLIENTS, PanelBridge
 from skyward_kernel.panel.form import form_fields
 from skyward_kernel.panel.protocol import STATE_COMM

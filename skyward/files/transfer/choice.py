@@ -9,19 +9,10 @@ from itertools import chain
 from posixpath import normpath
 
 from skyward.errors import TooLargeError, UsageError
-from skyward.frontends.files import (
-    NEVER_SYNCED,
-    Excludes,
-    FilesRoot,
-    Glob,
-    Listing,
-    TooManyFilesError,
-    is_inside,
-    is_pattern,
-    list_files,
-    matching,
-)
-from skyward.frontends.views import option_text, size_text
+from skyward.files.disk import Listing, TooManyFilesError, list_files, matching
+from skyward.files.patterns import NEVER_SYNCED, Excludes, Glob, is_inside, is_pattern
+from skyward.files.request import FilesRoot
+from skyward.formatting import option_text, size_text
 
 __all__ = ["FILE_LIMIT", "IGNORE_FILE", "FileChoice", "FileOptions", "choose", "sizes"]
 
@@ -116,7 +107,7 @@ def _check_size(choice: FileChoice) -> None:
     if choice.nbytes > choice.limit:
         largest, status = max(choice.sent.items(), key=lambda each: each[1].st_size)
         raise TooLargeError(
-            f"the files of the cell are {size_text(choice.nbytes)}, which is over the limit of "
+            f"the files to send are {size_text(choice.nbytes)}, which is over the limit of "
             f"{size_text(choice.limit)}; the largest is {largest} ({size_text(status.st_size)}). Leave it out, or "
             "raise the limit with --file-limit."
         )
@@ -163,7 +154,7 @@ def _hint(path: str, folder: str) -> str:
     alike = [*difflib.get_close_matches(path, beside), *difflib.get_close_matches(path, known)]
     close = list(dict.fromkeys([*elsewhere, *alike]))[:2]
     if not close:
-        return "Paths are taken from the notebook's folder; %cd changes it."
+        return "Paths are relative to that folder."
     return f"Did you mean {' or '.join(close)}?"
 
 
@@ -243,7 +234,7 @@ def _relative(option: str, text: str, folder: str, *, whole: bool = False) -> st
         if is_inside(full, folder.rstrip("/")) or (whole and full == folder):
             inside = os.path.relpath(full, folder)
             raise UsageError(
-                f"{option} {text}: write the path relative to the notebook's folder, as in the cell: "
+                f"{option} {text}: write the path relative to the working folder, as the code does: "
                 f"{option_text(option, inside)}."
             )
         raise _outside(option, text, folder)
@@ -257,12 +248,10 @@ def _relative(option: str, text: str, folder: str, *, whole: bool = False) -> st
 def _outside(option: str, text: str, folder: str) -> UsageError:
     fix = {
         "--file": "copy or link it into the folder",
-        "--sync": "copy it into the folder, or change to a folder above it with %cd",
-        "--fetch": "let the cell write below its working folder",
+        "--sync": "copy it into the folder, or work in a folder above it",
+        "--fetch": "write it below the working folder",
     }[option]
-    return UsageError(
-        f"{option} {text}: it is outside the notebook's folder {folder}, and cannot be part of a cell's folder: {fix}."
-    )
+    return UsageError(f"{option} {text}: it is outside the working folder {folder}, and has no place on a node: {fix}.")
 
 
 def _check_stays_inside(option: str, text: str, path: str, folder: str) -> None:
@@ -270,7 +259,7 @@ def _check_stays_inside(option: str, text: str, path: str, folder: str) -> None:
     real, home = os.path.realpath(os.path.join(folder, path)), os.path.realpath(folder)
     if real != home and not is_inside(real, home.rstrip("/")):
         raise UsageError(
-            f"{option} {text}: {path} is a link to {real}, outside the notebook's folder, and nothing is written "
+            f"{option} {text}: {path} is a link to {real}, outside the working folder, and nothing is written "
             "there: use a real folder."
         )
 

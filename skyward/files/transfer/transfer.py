@@ -3,21 +3,36 @@
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from skyward.errors import UsageError
-from skyward.frontends.cells import remember_address
-from skyward.frontends.files import SMALL, Content, FilesRequest, Glob, Packing, Versions, is_pattern, list_files, read
-from skyward.frontends.views import encodable
-from skyward_jupyter.files.choice import FileChoice, FileOptions, choose, sizes
-from skyward_jupyter.files.missing import missing_note
-from skyward_jupyter.files.writer import FileWriter
+from skyward.files.disk import Content, Versions, list_files, read
+from skyward.files.patterns import Glob, is_pattern
+from skyward.files.request import SMALL, FilesRequest, FilesResult, Packing
+from skyward.files.transfer.choice import FileChoice, FileOptions, choose, sizes
+from skyward.files.transfer.missing import missing_note
+from skyward.files.transfer.writer import FileWriter, Shape
+from skyward.wire.payloads.digest import remember_address
+from skyward.wire.protocol.text import encodable
 
-if TYPE_CHECKING:
-    from skyward.frontends.cells import CellResult
-    from skyward_jupyter.cells.cell import Shape
+__all__ = ["FetchedVersions", "FileTransfer", "RunWithFiles"]
 
-__all__ = ["FetchedVersions", "FileTransfer"]
+
+class RunWithFiles(Protocol):
+    """The end of a run of a cell, or of a script, with its files."""
+
+    @property
+    def node(self) -> int:
+        """Rank of its node."""
+
+    @property
+    def files(self) -> FilesResult | None:
+        """Its files; None if it had none."""
+
+    @property
+    def failure(self) -> object:
+        """The exception that ended it; None for none."""
+
 
 _KEPT = 16
 """Most versions remembered of one file; the latest ones."""
@@ -76,12 +91,12 @@ class FileTransfer:
     asked: FileOptions
     folder: str
     fetched: FetchedVersions
-    shape: "Shape"
+    shape: Shape
     notify: Callable[[str], None]
     quiet: bool = False
     choice: FileChoice = field(init=False)
     _request: FilesRequest = field(init=False)
-    _results: "Sequence[CellResult]" = ()
+    _results: Sequence[RunWithFiles] = ()
 
     def __post_init__(self) -> None:
         """Choose the files.
@@ -180,7 +195,7 @@ class FileTransfer:
             )
         )
 
-    def write_results(self, results: "Sequence[CellResult]") -> None:
+    def write_results(self, results: Sequence[RunWithFiles]) -> None:
         """Write the returned files here, and report the outcome to the user. Never raises."""
         self._results = results
         writer = FileWriter(self._request, self.fetched.versions, self.fetched.note, self.fetched.copies)

@@ -1,24 +1,23 @@
-"""Options of a pool: those of `%sky up`, which `%%sky` takes too."""
+"""Options of a pool: those of `skyward up` and `skyward run`, of `%sky up`, and of `%%sky`."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from skyward.frontends.commands import Option, read_option_texts, reading
-from skyward.frontends.configuration import (
-    TARGETS,
-    FrozenMap,
-    Image,
-    Nodes,
-    Options,
-    UpdateFields,
-    Volume,
-    load,
-    make_plugin,
-    parse_accelerator,
-)
+from skyward.commands import reading
+from skyward.commands.option import Option
+from skyward.specs import Nodes
+from skyward.specs.options import TARGETS
 
 __all__ = ["BUDGET", "POOL_LABELS", "POOL_OPTIONS", "UPDATE_OPTIONS", "read_pool_options"]
+
+_UPDATED = frozenset(
+    {
+        *("accelerator", "allocation", "architecture", "disk_gb", "image", "max_hourly_cost", "memory_gb", "provider"),
+        *("region", "vcpus", "volumes"),
+    }
+)
+"""The fields, which have options, that may change while a pool is open: see `skyward.specs.update.UpdateFields`."""
 
 
 def _joined(parts: Sequence[Iterable[str]]) -> tuple[str, ...]:
@@ -27,13 +26,18 @@ def _joined(parts: Sequence[Iterable[str]]) -> tuple[str, ...]:
 
 def _providers(text: str) -> object:
     """Return the settings of a provider, or of several as a tuple."""
+    from skyward.config import load
+
     names = [name for each in text.split(",") if (name := each.strip())]
     found = tuple(map(load().provider, names or [text]))
     return found[0] if len(found) == 1 else found
 
 
-def _volume(text: str) -> tuple[Volume, ...]:
+def _volume(text: str) -> tuple[object, ...]:
     """Return a volume, with the storage of the table that it names."""
+    from skyward.config import load
+    from skyward.specs import Volume
+
     volume = Volume.parse(text)
     if isinstance(volume.storage, str):
         volume = replace(volume, storage=load().storage(volume.storage))
@@ -43,6 +47,42 @@ def _volume(text: str) -> tuple[Volume, ...]:
 def _target(text: str) -> str | float:
     """Return a target of the waiting time: a name, or seconds."""
     return text if text in TARGETS else reading.lifetime(text)
+
+
+def _accelerator(text: str) -> object:
+    from skyward.accelerators import parse_accelerator
+
+    return parse_accelerator(text)
+
+
+def _policy(name: str) -> object:
+    from skyward.specs import Options
+
+    return Options(policy=name).policy
+
+
+def _plugins(text: str) -> tuple[object, ...]:
+    from skyward.plugins.registry import make_plugin
+
+    return tuple(map(make_plugin, reading.packages(text)))
+
+
+def _python(text: str) -> str | None:
+    from skyward.specs import Image
+
+    return Image(python=text).python
+
+
+def _variables(pairs: Sequence[tuple[str, str]]) -> Mapping[str, str]:
+    from skyward.specs import FrozenMap
+
+    return FrozenMap(pairs)
+
+
+def _excludes(parts: Sequence[Iterable[str]]) -> tuple[str, ...]:
+    from skyward.specs import Image
+
+    return _joined([Image().excludes, *parts])
 
 
 def _pool(*flags: str, to: str, metavar: str, help: str, **details: Any) -> Option:
@@ -100,7 +140,7 @@ POOL_OPTIONS: tuple[Option, ...] = (
         to="accelerator",
         metavar="NAME[:COUNT]",
         help="the accelerators of each node",
-        read=parse_accelerator,
+        read=_accelerator,
         takes="NAME or NAME:COUNT, such as A100 or H100:8",
     ),
     _pool("--vcpus", to="vcpus", metavar="N", help="virtual CPUs of each node", read=reading.number, takes="a number"),
@@ -134,7 +174,7 @@ POOL_OPTIONS: tuple[Option, ...] = (
         to="policy",
         metavar="NAME",
         help="autoscaling policy; adaptive if not given",
-        read=lambda name: Options(policy=name).policy,
+        read=_policy,
         takes="the name of a policy, such as adaptive or binpack",
     ),
     _pool(
@@ -178,7 +218,7 @@ POOL_OPTIONS: tuple[Option, ...] = (
         to="plugins",
         metavar="NAME,...",
         help="plugins for frameworks; may be repeated",
-        read=lambda text: tuple(map(make_plugin, reading.packages(text))),
+        read=_plugins,
         takes="names of plugins, such as torch or jax,keras",
         merge=_joined,
     ),
@@ -189,7 +229,7 @@ POOL_OPTIONS: tuple[Option, ...] = (
         to="image.python",
         metavar="VERSION",
         help="Python version; that of this kernel if not given",
-        read=lambda text: Image(python=text).python,
+        read=_python,
         takes="a version, such as 3.13",
     ),
     _pool(
@@ -199,7 +239,7 @@ POOL_OPTIONS: tuple[Option, ...] = (
         help="an environment variable; may be repeated",
         read=reading.variable,
         takes="NAME=VALUE",
-        merge=FrozenMap,
+        merge=_variables,
         is_secret=True,
     ),
     _several(
@@ -212,7 +252,7 @@ POOL_OPTIONS: tuple[Option, ...] = (
         help="files not to send from included folders or, with --sync, from synced ones",
         read=reading.packages,
         takes="a pattern, such as *.csv",
-        merge=lambda parts: _joined([Image().excludes, *parts]),
+        merge=_excludes,
     ),
     _pool(
         "--volume",
@@ -240,9 +280,7 @@ POOL_OPTIONS: tuple[Option, ...] = (
 )
 """The options, whose targets are dotted paths of fields of `Compute`."""
 
-UPDATE_OPTIONS = tuple(
-    option for option in POOL_OPTIONS if option.target.partition(".")[0] in UpdateFields.__optional_keys__
-)
+UPDATE_OPTIONS = tuple(option for option in POOL_OPTIONS if option.target.partition(".")[0] in _UPDATED)
 """The options of fields that may change while a pool is open."""
 
 POOL_LABELS: Mapping[str, str] = {option.target: option.name for option in POOL_OPTIONS}
@@ -255,4 +293,6 @@ def read_pool_options(texts: Mapping[str, str]) -> Mapping[str, Any]:
     Raises:
         UsageError: an option is unknown or has a wrong value.
     """
+    from skyward.commands.messages import read_option_texts
+
     return read_option_texts(texts, POOL_OPTIONS, "%sky up")

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator
 from posixpath import normpath
 
 from skyward.errors import RemoteTraceback
-from skyward.frontends.files import is_inside, is_relative
-from skyward.frontends.views import option_text
+from skyward.files.patterns import is_inside, is_relative
+from skyward.formatting import option_text
 
 __all__ = ["missing_note"]
 

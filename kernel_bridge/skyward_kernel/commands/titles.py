@@ -1,14 +1,8 @@
-"""Arguments, options and the form of answers that several commands have."""
+"""The form of answers that several commands have."""
 
 from collections.abc import Mapping
 
-from skyward.frontends.commands import POOL, Argument, Option
-
-__all__ = ["ALL", "NAME", "QUIET", "titled"]
-
-NAME = Argument("pool", POOL)
-ALL = Option(("--all",), "every", "every one")
-QUIET = Option(("--quiet",), "quiet", "show no progress")
+__all__ = ["titled"]
 
 
 def titled(what: str, tables: Mapping[str, str], *, are_several: bool) -> str:

@@ -8,29 +8,18 @@ import itertools
 import os
 import stat
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Literal, Protocol
 
-from skyward.frontends.files import (
-    FetchedFile,
-    FilesRequest,
-    FilesResult,
-    FileVersions,
-    Versions,
-    decide_landing,
-    is_inside,
-    is_relative,
-    parents,
-    pieces,
-    version_name,
-    version_names,
-    write,
-)
-from skyward.frontends.views import joined, nodes_text, size_text
+from skyward.files.disk import Versions, write
+from skyward.files.patterns import is_inside, is_relative, parents, version_name
+from skyward.files.plan import FileVersions, decide_landing, version_names
+from skyward.files.request import FetchedFile, FilesRequest, FilesResult, pieces
+from skyward.formatting import joined, nodes_text, size_text
 
-if TYPE_CHECKING:
-    from skyward_jupyter.cells.cell import Shape
+__all__ = ["FileWriter", "Shape"]
 
-__all__ = ["FileWriter"]
+type Shape = Literal["single", "all", "map"]
+"""Runs of a cell or a script: one, one on each of several nodes, or one for each element of an iterable."""
 
 _NAMED = 5
 """Most files named in one sentence."""
@@ -66,7 +55,7 @@ class FileWriter:
         self.problems: list[str] = []
         self.outcomes: list[str] = []
 
-    def write(self, results: "Sequence[tuple[int, FilesResult | None]]", shape: "Shape") -> None:
+    def write(self, results: "Sequence[tuple[int, FilesResult | None]]", shape: Shape) -> None:
         """Write the files of all runs: for each run, the rank of its node, and its files if there are any.
 
         Deletions come first, so that a file may become a folder, and a folder a file.
@@ -129,11 +118,7 @@ class FileWriter:
                 else decide_landing(now, sent, span.version, may_replace=fetched.may_replace)
             )
             if step == "set aside":
-                why = (
-                    "was changed here while the cell ran"
-                    if now != sent
-                    else "here differs from what an earlier cell wrote"
-                )
+                why = "was changed here meanwhile" if now != sent else "here differs from what was written before"
                 other = self._free(path, label, span.version)
                 what = "is not a regular file here" if now is _OTHER else why
                 self.problems.append(f"{path} {what}: the version of node {node} is in {other}.")
@@ -142,7 +127,7 @@ class FileWriter:
                 self._write(path, fetched, result)
                 if now is None and sent is not None:
                     self.outcomes.append(
-                        f"{path} was deleted here while the cell ran, but the cell changed it: it was written again."
+                        f"{path} was deleted here meanwhile, but changed on its node: it was written again."
                     )
             self._note(where, span.version, is_here=True)
 
@@ -243,16 +228,16 @@ class FileWriter:
                     os.unlink(where)
                     gone.append(path)
                 else:
-                    self.problems.append(f"{path} was deleted by the cell, but changed here meanwhile: it was kept.")
+                    self.problems.append(f"{path} was deleted on its node, but changed here meanwhile: it was kept.")
             except (OSError, ValueError) as error:
-                self.problems.append(f"{path} was deleted by the cell, but could not be deleted here: {error}.")
+                self.problems.append(f"{path} was deleted on its node, but could not be deleted here: {error}.")
         for path in sorted({path for result in results for path in result.removed}, reverse=True):
             if is_relative(path) and self._request.syncs_folder(path):
                 with contextlib.suppress(OSError, ValueError):  # not empty: the cell has not deleted all of it
                     os.rmdir(self._place(path))
                     gone += [] if any(is_inside(each, path) for each in gone) else [f"{path}/"]
         if gone:
-            self.outcomes.append(f"Deleted here, as by the cell: {joined(gone, _NAMED)}.")
+            self.outcomes.append(f"Deleted here, as on the node: {joined(gone, _NAMED)}.")
 
     def _make_folders(self, results: Sequence[FilesResult]) -> None:
         """Create the empty folders that the cell has created in synced folders."""
@@ -267,9 +252,11 @@ class FileWriter:
                     made.append(f"{path}/")
             except (OSError, ValueError) as error:
                 reason = getattr(error, "strerror", None) or error
-                self.problems.append(f"The folder {path}, which the cell created, could not be created here: {reason}.")
+                self.problems.append(
+                    f"The folder {path}, which was created on the node, could not be created here: {reason}."
+                )
         if made:
-            self.outcomes.append(f"Created here, as by the cell: {joined(made, _NAMED)}.")
+            self.outcomes.append(f"Created here, as on the node: {joined(made, _NAMED)}.")
 
     def _report(self, ours: "Collection[_Source]") -> None:
         if self._written:

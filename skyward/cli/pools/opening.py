@@ -1,0 +1,72 @@
+"""Pools of the command line: made from options and the user's files, or attached to."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from skyward.errors import UsageError
+
+if TYPE_CHECKING:
+    from skyward.pool.compute import Compute
+
+__all__ = ["attach_left", "lease_text", "make_pool"]
+
+
+def make_pool(name: str, options: Mapping[str, Any], *, outlives: bool = False) -> "Compute":
+    """Return a pool that is not open yet, from options by path, the table `[pools.NAME]` and `[defaults]`.
+
+    Args:
+        outlives: let nodes on this computer outlive this process, as those of a cloud do.
+
+    Raises:
+        SpecError: an option or a value of a file is wrong.
+        CredentialsError: no cloud has credentials.
+    """
+    from skyward.config.pools import configured_values
+    from skyward.pool.account.clouds import pool_fields
+    from skyward.pool.compute import Compute
+
+    fields = pool_fields({**configured_values(name), **options})
+    if outlives:
+        fields = _outliving(fields)
+    return Compute(name=name, **fields)
+
+
+def _outliving(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a pool with local nodes that outlive this process."""
+    from skyward.providers.protocol import find_provider
+
+    found = fields.get("provider")
+    several = found if isinstance(found, tuple | list) else (found,)
+    changed = tuple(
+        replace(config, outlives=True) if getattr(config, "outlives", None) is False else config
+        for config in (find_provider("local")() if each in (None, "local") else each for each in several)
+    )
+    return {**fields, "provider": changed if isinstance(found, tuple | list) else changed[0]}
+
+
+def attach_left(name: str) -> "Compute":
+    """Attach to a pool that a process of the command line or another one has left, for a command, and return it.
+
+    Raises:
+        UsageError: there is no such pool, its owner is still running, or its former owner had unfinished tasks.
+        ProvisioningError: its nodes cannot be reached.
+    """
+    from skyward.pool.attach import attach
+    from skyward.pool.reaping.recorded_pools import recorded_pools
+    from skyward.reporting.console import opening_quietly
+
+    if any(not each.owner and each.attachable and not each.left_idle for each in recorded_pools(name)):
+        raise UsageError(
+            f"Pool {name!r} may have tasks of its former process, whose results this command would lose: take it over "
+            f"with `sky.attach({name!r})` or `%sky attach {name}`, or end it with `skyward down {name}`."
+        )
+    with opening_quietly():
+        return attach(name)
+
+
+def lease_text(pool: "Compute") -> str:
+    """Return how long the nodes of a pool outlive this process: `for 10 min`."""
+    from skyward.formatting import duration_text
+
+    return f"for {duration_text(max(spec.ttl for specs in pool.groups.values() for spec in specs))}"

@@ -1,0 +1,131 @@
+"""`skyward run`: a Python script on nodes, as if it ran here."""
+
+import secrets
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from skyward.cli.pools.opening import attach_left, lease_text, make_pool
+from skyward.cli.scripts.local_script import LocalScript
+from skyward.cli.scripts.streaming import is_several, stream, was_shared
+from skyward.cli.terminal.answers import say, speaker
+from skyward.cli.terminal.interrupts import Interrupts
+from skyward.errors import SpecError
+from skyward.files.transfer.choice import FileOptions
+from skyward.files.transfer.transfer import FetchedVersions, FileTransfer
+from skyward.worker.scripts.script import ScriptRequest
+
+if TYPE_CHECKING:
+    from skyward.pool.compute import Compute
+    from skyward.specs.placement import On
+
+__all__ = ["run"]
+
+
+def run(
+    *,
+    script: str,
+    rest: Sequence[str] = (),
+    pool: str | None = None,
+    on: "On" = "one",
+    files: tuple[str, ...] = (),
+    sync: tuple[str, ...] = (),
+    fetch: tuple[str, ...] = (),
+    file_limit: int | None = None,
+    timeout: float | None = None,
+    quiet: bool = False,
+    options: Mapping[str, Any] | None = None,
+) -> int:
+    """Run a script on a new pool, or on one that was left; return the exit status of the script."""
+    local = LocalScript.at(script)
+    given = dict(options or {})
+    left = pool is not None and _is_left(pool)
+    if left and given:
+        raise SpecError(f"Pool {pool!r} is there already: leave the options of a new pool out.")
+    name = pool or f"run-{Path(script).stem}"
+    compute = None if left else make_pool(name, given)
+    asked = FileOptions(files, sync, fetch, given.get("image.excludes", ()), file_limit)
+    if compute is not None:
+        _prepared(local, asked, compute, on)  # before anything costs money
+
+    def leaving() -> str:
+        return _leaving(name, compute)
+
+    with Interrupts(speaker(), leaving, stays=left) as interrupts:
+        try:
+            with ExitStack() as stack:
+                if compute is None:
+                    compute = attach_left(name)
+                    stack.callback(_leave, compute)
+                else:
+                    with _opening(quiet=quiet):
+                        compute.open()
+                    stack.callback(_close, compute, interrupts)
+                request, transfer = _prepared(local, asked, compute, on, rest)
+                return stream(compute, request, on, transfer, timeout=timeout)
+        except KeyboardInterrupt:
+            return interrupts.status
+
+
+def _is_left(name: str) -> bool:
+    """Return whether there is a pool of that name to attach to; one of skyward.toml is opened otherwise.
+
+    Raises:
+        UsageError: neither is there.
+    """
+    from skyward.config import load
+    from skyward.journal import Journal
+
+    with Journal() as journal:
+        if any(not journal.warm.is_resting(entry.id) for entry in journal.pools(name)):
+            return True
+    if name in load().pools:
+        return False
+    raise SpecError(
+        f"There is no pool {name!r}, and skyward.toml has none of that name: `skyward up {name} --detach` opens one."
+    )
+
+
+def _opening(*, quiet: bool) -> Any:
+    from skyward.reporting.console import opening_quietly
+
+    return opening_quietly() if quiet else nullcontext()
+
+
+def _prepared(
+    script: LocalScript, asked: FileOptions, pool: "Compute", on: "On", rest: Sequence[str] = ()
+) -> tuple[ScriptRequest, FileTransfer]:
+    """Return the request with the files of the script as they are now.
+
+    Raises:
+        UsageError: a file cannot be sent.
+        TooLargeError: the files exceed the limit.
+    """
+    shared = was_shared(pool)
+    path = script.path if shared else script.relative
+    sent = asked.files if shared else (path, *script.beside, *asked.files)
+    options = FileOptions(sent, asked.sync, asked.fetch, asked.excludes, asked.limit)
+    transfer = FileTransfer(options, script.folder, FetchedVersions(), "all" if is_several(on) else "single", say)
+    modules = {} if shared else script.modules
+    files = transfer.request(shared=shared)
+    return ScriptRequest("script", (path, *rest), files, modules, secrets.token_hex(8)), transfer
+
+
+def _close(pool: "Compute", interrupts: Interrupts) -> None:
+    with interrupts.closing():
+        pool.close()
+
+
+def _leave(pool: "Compute") -> None:
+    pool.leave()
+
+
+def _leaving(name: str, pool: "Compute | None") -> str:
+    if pool is not None and pool.is_open and not any(node.outlives for node in pool.snapshot().nodes):
+        return f"the nodes of pool {name!r} are on this computer, and end with this process."
+    lease = "" if pool is None else f" {lease_text(pool)}"
+    return (
+        f"the nodes of pool {name!r} are left to their lease{lease}, and cost money meanwhile: `skyward reap {name}` "
+        "terminates them."
+    )

@@ -1,0 +1,92 @@
+"""`skyward volume`: the objects of buckets, which volumes show on nodes."""
+
+import re
+from typing import TYPE_CHECKING
+
+from skyward.cli.terminal.answers import ask, say, write_json, write_lines, write_table
+from skyward.errors import SpecError
+
+if TYPE_CHECKING:
+    from skyward.specs.storage import Storage
+
+__all__ = ["get", "list_objects", "put", "remove"]
+
+_PLACE = re.compile(r"(?:(?P<storage>[\w.-]+)://)?(?P<bucket>[^/:]+)(?:/(?P<key>.*))?", re.ASCII)
+
+
+def list_objects(*, place: str, json: bool = False) -> int:
+    """Print the objects below a place."""
+    from datetime import datetime
+
+    from skyward.formatting import size_text
+    from skyward.views.drawing import grid
+
+    storage, bucket, key = _located(place)
+    found = storage.ls(bucket, key)
+    if json:
+        write_json([{"key": each.key, "size": each.size, "modified": each.modified} for each in found])
+    elif found:
+        rows = [
+            (size_text(each.size), f"{datetime.fromtimestamp(each.modified):%Y-%m-%d %H:%M}", each.key)
+            for each in found
+        ]
+        write_table(grid(("size", "modified", "key"), rows, right=("size",)))
+    else:
+        write_lines([f"There are no objects in {place}."])
+    return 0
+
+
+def put(*, path: str, place: str) -> int:
+    """Upload a file or a folder."""
+    storage, bucket, key = _located(place)
+    count = storage.upload(bucket, path, key or None)
+    say(f"{_objects(count)} written to {place}.")
+    return 0
+
+
+def get(*, place: str, path: str | None = None) -> int:
+    """Download an object, or all below a key."""
+    storage, bucket, key = _located(place)
+    count = storage.download(bucket, key, path)
+    say(f"{count} {'file' if count == 1 else 'files'} written from {place}.")
+    return 0
+
+
+def remove(*, place: str, recursive: bool = False, yes: bool = False) -> int:
+    """Delete an object, or all below a key."""
+    storage, bucket, key = _located(place)
+    if not key and not recursive:
+        raise SpecError(f"{place} names no object: give its key, or --recursive for all objects of the bucket.")
+    what = f"all objects below {place}" if recursive else place
+    if not ask(f"Delete {what}?", yes=yes):
+        say("nothing was deleted.")
+        return 1
+    count = storage.rm(bucket, key, recursive)
+    say(f"{_objects(count)} deleted.")
+    return 0
+
+
+def _objects(count: int) -> str:
+    return f"{count} {'object' if count == 1 else 'objects'}"
+
+
+def _located(place: str) -> "tuple[Storage, str, str]":
+    """Return the storage, the bucket and the key of a place.
+
+    Raises:
+        SpecError: it is none, or names a storage that skyward.toml does not have.
+    """
+    from skyward.config import load
+    from skyward.specs.storage import Storage
+
+    found = _PLACE.fullmatch(place)
+    if found is None:
+        raise SpecError(f"A place must be a bucket and a key, such as s3://bucket/folder, but got {place!r}.")
+    match (found["storage"] or "s3").lower():
+        case "s3":
+            storage = Storage.s3()
+        case "gs":
+            storage = Storage.gcs()
+        case _:
+            storage = load().storage(found["storage"])
+    return storage, found["bucket"], found["key"] or ""
