@@ -7,9 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 import skyward as sky
+from skyward.worker.volumes.tools import fuse_problem
 from tests.containers.conftest import containers
 from tests.containers.engine import MOUNTS, Engine
 from tests.fakes.storage import ACCESS_KEY, SECRET_KEY
+from tests.required import leave_out_for
 
 pytestmark = pytest.mark.containers
 
@@ -67,6 +69,7 @@ def write() -> None:
 def test_container_with_fuse_mounts_and_writes(
     engine: Engine, store: subprocess.Popen[str], storage: sky.Storage
 ) -> None:
+    leave_out_for(fuse_problem(), "SKYWARD_FUSE")
     provider = containers(engine, options=(*MOUNTS, *FUSE))
     volumes = [sky.Volume("bucket", "/data", "train", False, storage)]
     with sky.Compute(provider=provider, volumes=volumes) as pool:

@@ -13,9 +13,11 @@ import pytest
 
 import skyward as sky
 from skyward.worker.volumes.spaces import spaces_folder
+from skyward.worker.volumes.tools import fuse_problem
 from tests.fakes.storage import FaultyProxy, Mistake
 from tests.fakes.storage.proxy import xml_error
 from tests.object_store import Bucket, object_store
+from tests.required import leave_out_for
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.local, pytest.mark.usefixtures("cache")]
@@ -70,6 +72,8 @@ def programs(space: str) -> list[psutil.Process]:
 
 
 def volume(bucket: Bucket, mode: Any, *, read_only: bool | None = None, prefix: str = "train") -> sky.Volume:
+    if mode == "mount":
+        leave_out_for(fuse_problem(), "SKYWARD_FUSE")
     read_only = mode != "sync" if read_only is None else read_only
     return sky.Volume(bucket.name, "/data", prefix, read_only, bucket.storage(), mode)
 
@@ -328,3 +332,26 @@ def test_task_ends_once_a_busy_store_has_its_files(bucket: Bucket) -> None:
             write("new.txt", "text") >> pool
             assert bucket.get("train/new.txt") == b"text"
             assert proxy.count("PUT", "new.txt") >= 4
+
+
+def test_update_of_the_volumes_replaces_the_nodes(bucket: Bucket) -> None:
+    bucket.put("test/c.txt", "gamma")
+    with sky.Compute(volumes=[volume(bucket, "copy")]) as pool:
+        assert files() >> pool == {"a.txt": "alpha", "sub/b.txt": "beta"}
+        with pytest.raises(sky.StorageError, match="no objects at s3://bucket/tset"):
+            pool.update(volumes=[volume(bucket, "copy", prefix="tset")])
+        assert files() >> pool == {"a.txt": "alpha", "sub/b.txt": "beta"}
+        pool.update(volumes=[volume(bucket, "copy", prefix="test")])
+        wait_for(lambda: not any(node.outdated for node in pool.snapshot().nodes), "the node to be replaced")
+        assert files() >> pool == {"c.txt": "gamma"}
+
+
+def test_node_with_a_newer_copy_than_the_others_is_pointed_out(
+    bucket: Bucket, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with sky.Compute(nodes=(1, 2), volumes=[volume(bucket, "copy")]) as pool:
+        assert files() >> pool == {"a.txt": "alpha", "sub/b.txt": "beta"}
+        bucket.put("train/a.txt", "omega")
+        pool.resize((2, 2))
+        wait_for(lambda: [node.state for node in pool.snapshot().nodes] == ["active"] * 2, "the second node")
+        assert "node 1 has a newer copy of the volume at /data than node 0" in capfd.readouterr().err

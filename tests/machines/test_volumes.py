@@ -9,10 +9,12 @@ import pytest
 
 import skyward as sky
 from skyward.journal.installation import data_directory
+from skyward.worker.volumes.tools import fuse_problem
 from tests.killed_client import kill_at_work
 from tests.machines.conftest import hosts, source_of_hosts
 from tests.machines.machine import Machine, Network
 from tests.object_store import SECRET_KEY, Bucket, object_store
+from tests.required import leave_out_for
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.machines
@@ -34,6 +36,8 @@ def bucket(store: Bucket) -> Iterator[Bucket]:
 
 
 def volume(bucket: Bucket, network: Network, mode: Any, *, read_only: bool = True) -> sky.Volume:
+    if mode == "mount":
+        leave_out_for(fuse_problem(), "SKYWARD_FUSE")
     return sky.Volume(bucket.name, "/data", "train", read_only, bucket.storage(network.address), mode)
 
 
@@ -130,6 +134,7 @@ def test_dead_mount_is_replaced_and_no_task_sees_an_empty_folder(bucket: Bucket,
 
 
 def test_secret_is_in_no_file_and_no_argument(bucket: Bucket, network: Network, tmp_path: Path) -> None:
+    leave_out_for(fuse_problem(), "SKYWARD_FUSE")
     machine = network.add()
     volumes = [
         sky.Volume(bucket.name, f"/{mode}", "train", mode == "copy", bucket.storage(network.address), mode)

@@ -79,7 +79,7 @@ _SIZE_EFFECTS = frozenset({
 })  # fmt: skip  # one name a line says no more
 """Effects of messages that may have changed the size of the pool, or the machines that drain or leave."""
 
-_OF_MACHINES_ONLY = frozenset({"architecture", "disk_gb", "region", "volumes"})
+_OF_MACHINES_ONLY = frozenset({"architecture", "disk_gb", "region"})
 """Fields of a spec that only its provider uses; tasks cannot ask for them."""
 
 _logger = logging.getLogger(__name__)
@@ -673,6 +673,8 @@ class Pool:
                     f"Pool {self.name!r} cannot be updated: its nodes form a cluster, and nodes of provider "
                     f"{joined(map(repr, isolated))} do not reach each other. Open another pool."
                 )
+            for notice in await check_volumes(specs):
+                self.note(notice)
             first = history.position_of(specs)
             # the position is taken before anything is found for it; the specs recorded last are the present ones
             self._record.set_specs(name, first, specs)

@@ -466,6 +466,8 @@ class Agent:
             self._loop.call_later(TICK, self._tick)
 
     def _report(self) -> NodeReport:
+        if self._volumes is not None:
+            self._volumes.tell_states()
         self._codes.clear()  # a new client does not know which codes are here
         known = self._recent.known([*self._executor.tasks, *self._outbox.ended])
         blobs = tuple(Blob(key, size) for key, size in self.store.sizes().items())

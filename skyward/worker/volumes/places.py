@@ -110,10 +110,16 @@ class Space:
 
     def _check_free(self, at: Path) -> None:
         if at.is_symlink():
-            if Path(os.readlink(at)).is_relative_to(self.folder.parent):
-                at.unlink()  # of a worker that has ended
-                return
-            raise PlaceError(f"{at} is a symbolic link on the node: give the volume a mount of its own")
+            space = self._space_of(Path(os.readlink(at)))
+            if space is None:
+                raise PlaceError(f"{at} is a symbolic link on the node: give the volume a mount of its own")
+            if _is_in_use(space):
+                raise PlaceError(
+                    f"{at} is a volume of another node on the same machine: give each pool mounts of its own, and each "
+                    "node a machine"
+                )
+            at.unlink()  # of a worker that has ended
+            return
         if not at.exists():
             return
         if not at.is_dir():
@@ -125,6 +131,11 @@ class Space:
                 f"{at} is a folder with files on the node, which the volume would hide: give the volume a mount of its "
                 "own"
             )
+
+    def _space_of(self, path: Path) -> Path | None:
+        """Return the space that a path is in; None if it is in none."""
+        spaces = self.folder.parent
+        return spaces / path.relative_to(spaces).parts[0] if path.is_relative_to(spaces) else None
 
     def _bind(self, folder: Path, at: Path, *, read_only: bool) -> bool:
         """Bind a folder to a path; return whether this process may."""
@@ -183,15 +194,21 @@ def clear_space(folder: Path) -> None:
 def clear_abandoned() -> None:
     """Remove what killed workers have left on this machine."""
     for folder in tuple(base_folder().iterdir()):
-        with contextlib.suppress(OSError):
-            lock = os.open(folder / _LOCK, os.O_RDWR)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                continue
-            finally:
-                os.close(lock)
+        if not _is_in_use(folder):
             clear_space(folder)
+
+
+def _is_in_use(space: Path) -> bool:
+    """Return whether the worker of a space lives."""
+    with contextlib.suppress(OSError):
+        lock = os.open(space / _LOCK, os.O_RDWR)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(lock)
+    return False
 
 
 def mounts_below(folder: Path) -> list[Path]:

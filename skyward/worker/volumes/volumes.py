@@ -103,7 +103,7 @@ class Volumes:
             return
         self.shared.attaching = False
         os.environ[VOLUMES] = json.dumps(dict(zip([each.mount for each in command.volumes], paths, strict=True)))
-        self._tell_states(now=True)
+        self.tell_states()
         self._tell(VolumesAttached(paths=tuple(paths), contents=tuple(each.contents for each in self._attached)))
 
     def _attach_one(self, volume: NodeVolume, index: int, cache: Path, fetcher: Fetcher) -> Path:
@@ -128,16 +128,14 @@ class Volumes:
             return self._add(self._synced(volume, index, cache, fetcher))
         if not volume.read_only:
             raise AttachError(f"{problem}: use mode='sync' for a volume that tasks write to", is_final=True)
-        return self._add(
-            CopiedVolume(volume, cache, fetcher, partial(self._show, volume), self._tell_states, self.shared)
-        )
+        return self._add(CopiedVolume(volume, cache, fetcher, partial(self._show, volume), self._changed, self.shared))
 
     def _mounted(self, volume: NodeVolume, index: int, cache: Path) -> AttachedVolume:
         tool = find_tool(read_only=volume.read_only)
         assert tool is not None
         assert self._space is not None
         state = cache / "waiting" / f"{self._space.folder.name}-{index}"
-        return MountedVolume(volume, tool, self._space, state, partial(self._show, volume), self._tell_states)
+        return MountedVolume(volume, tool, self._space, state, partial(self._show, volume), self._changed)
 
     def _synced(self, volume: NodeVolume, index: int, cache: Path, fetcher: Fetcher) -> AttachedVolume:
         assert self._space is not None
@@ -148,7 +146,7 @@ class Volumes:
             folder,
             fetcher,
             partial(self._show, volume),
-            self._tell_states,
+            self._changed,
             self._say,
             lambda: self._tell(VolumesWritten((volume.mount,))),
         )
@@ -235,21 +233,24 @@ class Volumes:
     def _say(self, line: str) -> None:
         self._tell(Output(0, "stderr", f"node {self._node}: {line}\n"))
 
-    def _tell_states(self, *, now: bool = False) -> None:
-        """Send the states to the client, at most twice a second."""
-        pause = 0.0 if now else self._told_at + _TELL_EVERY - clock.monotonic()
-        if pause > 0:
-            if not self._telling:
-                self._telling = True
-                Thread(target=self._tell_later, args=(pause,), name="skyward-volumes-tell", daemon=True).start()
-            return
+    def tell_states(self) -> None:
+        """Send the states to the client. Does not block."""
         self._told_at = clock.monotonic()
         self._tell(VolumeStates(tuple(each.state for each in self._attached)))
+
+    def _changed(self) -> None:
+        """Send the states to the client, at most twice a second."""
+        pause = self._told_at + _TELL_EVERY - clock.monotonic()
+        if pause <= 0:
+            self.tell_states()
+        elif not self._telling:
+            self._telling = True
+            Thread(target=self._tell_later, args=(pause,), name="skyward-volumes-tell", daemon=True).start()
 
     def _tell_later(self, pause: float) -> None:
         clock.sleep(pause)
         self._telling = False
-        self._tell_states(now=True)
+        self.tell_states()
 
 
 def _cache_folder(given: str) -> Path:

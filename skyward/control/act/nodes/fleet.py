@@ -110,6 +110,7 @@ class Fleet:
         self._strays = BackgroundTasks()
         self.unflushed: list[str] = []
         self._written: set[str] = set()
+        self._copied: dict[str, tuple[str, int]] = {}
         self._watching = False
         self._total = 0
         self._announcing = False
@@ -383,6 +384,7 @@ class Fleet:
             self._instances[machine] = node.instance
             self.entered += is_attaching
             self._tell(machines.Joined(machine, self._owners[machine].found(node), is_attaching))
+            self._compare_copies(node)
             node.release()
             if self._written and node.volumes:
                 node.tell(RefreshVolumes(tuple(self._written)))
@@ -463,6 +465,17 @@ class Fleet:
         for other in self.nodes.values():
             if other is not node and other.phase == "ready":
                 other.tell(RefreshVolumes(mounts))
+
+    def _compare_copies(self, node: Node) -> None:
+        """Tell the user if a node has another version of a copied volume than the nodes before it."""
+        for mount, contents in node.contents.items():
+            before, rank = self._copied.setdefault(mount, (contents, node.rank))
+            if contents != before:
+                self._copied[mount] = contents, node.rank
+                self._owners[node.machine].note(
+                    f"node {node.rank} has a newer copy of the volume at {mount} than node {rank}: its objects were "
+                    "changed meanwhile. `pool.update(...)`, or a new pool, gives all nodes the same."
+                )
 
     def _note_unflushed(self, node: Node) -> None:
         if node.unflushed:

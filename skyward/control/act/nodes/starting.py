@@ -134,6 +134,8 @@ class WorkerStarter:
             case _:
                 return {}
         image = offered.spec.image
+        if has_own_environment(image):
+            image = with_volume_packages(image, offered.spec.volumes)
         if image not in self._setups:
             self._setups[image] = SharedSetup(image, tuple(sys.path), ClientShell, _logger.warning)
         if has_own_environment(image):

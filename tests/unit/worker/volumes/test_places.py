@@ -68,6 +68,16 @@ def test_link_of_a_worker_that_has_ended_is_replaced(space: Space, tmp_path: Pat
     space.clear()
 
 
+def test_link_of_another_node_on_the_machine_is_not_taken(space: Space, tmp_path: Path) -> None:
+    other, at = Space("other"), tmp_path / "data"
+    other.place(other.new_folder(), at, read_only=True, link=True)
+    with pytest.raises(PlaceError, match="is a volume of another node on the same machine"):
+        space.place(tmp_path, at, read_only=True, link=True)
+    assert Path(os.readlink(at)).is_relative_to(other.folder)
+    other.clear()
+    space.clear()
+
+
 def test_path_that_cannot_be_made_is_refused_with_the_fix(space: Space, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(PlaceError, match="cannot be made on the node .* such as one below /tmp or its home"):

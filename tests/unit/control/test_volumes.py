@@ -1,0 +1,131 @@
+"""Volumes on the client: what machines need for them, their message, and the nodes that pass copies on."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import skyward as sky
+from skyward.control.act.nodes.copies import VolumeCopies
+from skyward.control.act.nodes.starting import WorkerStarter
+from skyward.control.act.nodes.volumes import attach_command
+from skyward.specs import Options
+from skyward.storage.location import BucketLocation
+from skyward.wire.protocol.messages import Peered
+from skyward.wire.protocol.volumes import AttachVolumes, NodeVolume
+
+
+def spec(mode: Any = "copy", *, secret: str = "secret") -> sky.Spec:
+    storage = sky.Storage("https://store.invalid", access_key="key", secret_key=secret)
+    return sky.Spec(volumes=[sky.Volume("bucket", "/data", "train", mode != "sync", storage, mode)])
+
+
+async def plan(of: sky.Spec) -> Any:
+    return await WorkerStarter("pool", Options()).plan_of(of, None)
+
+
+@pytest.mark.parametrize(("mode", "has_tools"), [("auto", True), ("mount", True), ("copy", False), ("sync", False)])
+def test_environment_has_the_client_of_stores_and_the_programs_that_the_mode_needs(mode: str, has_tools: bool) -> None:
+    made = asyncio.run(plan(spec(mode)))
+    assert any(requirement.startswith("obstore") for requirement in made.pip)
+    assert ("volumes" in [step.name for step in made.plugins]) == has_tools
+
+
+def test_credentials_are_not_part_of_the_environment() -> None:
+    first, second = asyncio.run(plan(spec())), asyncio.run(plan(spec(secret="another")))
+    assert first.image_hash == second.image_hash
+    assert "another" not in repr(second)
+
+
+def test_environment_without_volumes_is_as_it_was() -> None:
+    made = asyncio.run(plan(sky.Spec()))
+    assert made.pip == ()
+    assert made.plugins == ()
+
+
+def test_message_has_the_credentials_as_they_are_when_a_node_starts() -> None:
+    keys = iter(["first", "second"])
+    storage = sky.Storage("https://store.invalid", access_key="key", secret_key=lambda: next(keys))
+    of = sky.Spec(volumes=[sky.Volume("bucket", "/data", storage=storage)])
+    for expected in ("first", "second"):
+        command = asyncio.run(attach_command(of, None, is_local=False))
+        assert command is not None
+        assert command.volumes[0].location.secret_key == expected
+        assert expected not in repr(command)
+
+
+class Nodes:
+    """Nodes that open their ports at once, unless they are told not to."""
+
+    def __init__(self) -> None:
+        self.copies = VolumeCopies(self._introduce)
+        self.silent: set[Any] = set()
+
+    async def _introduce(self, node: Any) -> None:
+        if node not in self.silent:
+            self.copies.handle(node, Peered(f"{node.name}:1"))
+
+    async def attach(self, node: Any, *volumes: NodeVolume, is_local: bool = False) -> tuple[tuple[str, ...], ...]:
+        command = AttachVolumes(volumes, "", is_local)
+        return (await self.copies.with_peers(node, command)).peers
+
+
+class Node:
+    """A node by its name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+def node(name: str) -> Any:
+    return Node(name)
+
+
+def copied(prefix: str = "train", mode: Any = "copy", *, read_only: bool = True) -> NodeVolume:
+    return NodeVolume("/data", mode, read_only, BucketLocation("bucket", prefix, "https://store.invalid"))
+
+
+def test_each_node_is_told_the_nodes_that_began_before_it_those_with_few_others_first() -> None:
+    async def run() -> list[tuple[tuple[str, ...], ...]]:
+        nodes = Nodes()
+        return [await nodes.attach(node(name), copied()) for name in "abcd"]
+
+    told = [each[0] for each in asyncio.run(run())]
+    assert told[0] == ()
+    assert told[1] == ("a:1",)
+    assert told[2] == ("b:1", "a:1")
+    assert told[3][0] == "c:1"
+    assert len(told[3]) == 3
+
+
+def test_other_prefixes_and_writable_volumes_and_local_nodes_have_no_peers() -> None:
+    async def run() -> None:
+        nodes = Nodes()
+        await nodes.attach(node("a"), copied())
+        assert await nodes.attach(node("b"), copied("test")) == ((),)
+        assert await nodes.attach(node("c"), copied(mode="sync", read_only=False)) == ()
+        assert await nodes.attach(node("d"), copied(), is_local=True) == ()
+
+    asyncio.run(run())
+
+
+def test_node_that_is_gone_is_not_told() -> None:
+    async def run() -> tuple[tuple[str, ...], ...]:
+        nodes, first = Nodes(), node("a")
+        await nodes.attach(first, copied())
+        nodes.copies.remove(first)
+        return await nodes.attach(node("b"), copied())
+
+    assert asyncio.run(run()) == ((),)
+
+
+def test_node_without_a_port_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("skyward.control.act.nodes.copies._PORT_WITHIN", 0.01)
+
+    async def run() -> tuple[tuple[str, ...], ...]:
+        nodes, first = Nodes(), node("a")
+        nodes.silent.add(first)
+        await nodes.attach(first, copied())
+        return await nodes.attach(node("b"), copied())
+
+    assert asyncio.run(run()) == ((),)
