@@ -4,12 +4,12 @@ import dataclasses
 
 from skyward.cli.terminal.answers import write_json, write_lines, write_table
 
-__all__ = ["costs", "doctor"]
+__all__ = ["print_costs", "print_findings"]
 
 _WEEK = 7.0
 
 
-def costs(*, days: float = _WEEK, json: bool = False) -> int:
+def print_costs(*, days: float = _WEEK, json: bool = False) -> int:
     """Print the costs; return the exit status 0."""
     from skyward.pool.account.costs import costs as costs_of
     from skyward.views.costs import cost_grid
@@ -24,7 +24,7 @@ def costs(*, days: float = _WEEK, json: bool = False) -> int:
     return 0
 
 
-def doctor(*, providers: tuple[str, ...] = (), policy: bool = False, json: bool = False) -> int:
+def print_findings(*, providers: tuple[str, ...] = (), policy: bool = False, json: bool = False) -> int:
     """Print the findings; return the exit status: 1 if there is a problem."""
     from skyward.pool.account.doctor import describe_health
     from skyward.pool.account.doctor import doctor as examine

@@ -8,12 +8,12 @@ from skyward.cli.terminal.answers import say, write_json, write_table
 if TYPE_CHECKING:
     from skyward.accelerators import Accelerator
 
-__all__ = ["offers"]
+__all__ = ["print_offers"]
 
 _SHOWN = 20
 
 
-def offers(
+def print_offers(
     *,
     accelerator: "Accelerator | None" = None,
     vcpus: float | None = None,

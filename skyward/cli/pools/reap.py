@@ -9,10 +9,10 @@ from skyward.errors import SpecError
 if TYPE_CHECKING:
     from skyward.pool.reaping.orphans import Orphan
 
-__all__ = ["reap"]
+__all__ = ["reap_pools"]
 
 
-def reap(
+def reap_pools(
     *,
     pools: tuple[str, ...] = (),
     warm: bool = False,
