@@ -1,13 +1,13 @@
 # Every command of the project. Each sets up what it needs first; see scripts/setup.sh.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lab test check unit local corpus machines containers slurm cloud vendors train ui panel package notebooks oldest bench lock clean kubernetes pods
+.PHONY: help setup demo lab test check unit local corpus machines containers slurm cloud vendors train ui panel package notebooks docs docs-serve oldest bench lock clean kubernetes pods
 
 BIN := .venv/bin
 # Three files of tests at a time, which wait more than they compute; tests/conftest.py says what stays together.
 AT_ONCE := -n 3 --no-loadscope-reorder
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' Makefile | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' Makefile | expand -t 18
 
 setup: ## the virtual environment .venv; every other command makes it too
 	@sh scripts/setup.sh
@@ -74,6 +74,13 @@ package: setup ## tests of the published package: its contents, and fresh enviro
 
 notebooks: setup ## run the notebooks, and compare what they show
 	$(BIN)/python -m pytest tests/notebooks notebooks
+
+docs: setup ## build the documentation site into .cache/docs/html; every warning is an error
+	$(BIN)/python -m docs.build
+	@echo 'Open .cache/docs/html/index.html, or run: make docs-serve'
+
+docs-serve: docs ## build the documentation site, and serve it on http://127.0.0.1:8000
+	$(BIN)/python -m http.server --bind 127.0.0.1 --directory .cache/docs/html 8000
 
 # Tests with worker processes of what may differ between versions of Python: code, objects, threads, processes, memory.
 OF_PYTHON := async_functions await blobs client_process collections deadlines descendants dispatch errors examples forks \

@@ -12,7 +12,7 @@ compile() {
   "$uv" pip compile --quiet --universal --python-version 3.12 --no-header "$@" pyproject.toml
 }
 # shellcheck disable=SC2086  # several words
-compile --upgrade --generate-hashes $extras --group dev --output-file requirements.lock
+compile --upgrade --generate-hashes $extras --group dev --group docs --output-file requirements.lock
 compile --upgrade --generate-hashes --group bench --constraint requirements.lock --output-file benchmarks/requirements.lock
 
 oldest=$(mktemp)

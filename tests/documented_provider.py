@@ -1,4 +1,4 @@
-"""The provider of docs/providers.md."""
+"""The provider of docs/extend/providers.md."""
 
 import re
 import sys
@@ -9,7 +9,7 @@ from skyward.providers import ProviderConfig
 
 __all__ = ["documented_code", "documented_provider"]
 
-_PAGE = Path(__file__).parents[1] / "docs" / "providers.md"
+_PAGE = Path(__file__).parents[1] / "docs" / "extend" / "providers.md"
 
 
 def documented_provider(folder: str) -> ProviderConfig:

@@ -86,7 +86,7 @@ def _simulate(given: SimpleNamespace) -> int:
     scenario = scenario_of(given)
     scenarios = [scenario]
     if given.compare:
-        scenarios += [scenario.under(name) for name in POLICIES if name != scenario.policy]
+        scenarios += [scenario.under(name) for name in POLICIES if name != scenario.policy_name]
     with progress_of(scenarios) as progress:
         results = compare(scenarios, progress)
         bounds = LowerBounds(scenario)

@@ -24,7 +24,7 @@ def progress_of(scenarios: "Sequence[Scenario]") -> "Iterator[Callable[[RunProgr
 
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
-        bars = [shown.add_task(scenario.policy, total=None, start=False) for scenario in scenarios]
+        bars = [shown.add_task(scenario.policy_name, total=None, start=False) for scenario in scenarios]
 
         def listener(progress: "RunProgress") -> None:
             bar = bars[progress.place]

@@ -1,4 +1,4 @@
-"""Typed events of a pool: `for event in pool.events(): ...`. See docs/events.md.
+"""Typed events of a pool: `for event in pool.events(): ...`. See docs/use/events.md.
 
 The kinds are loaded on first use: a node loads this package for its metrics only.
 """

@@ -50,6 +50,7 @@ class DecisionEvent:
         by: its maker: the policy, the user, the reconciler (which replaces lost nodes, and keeps nodes
             with kept values), or the budget.
         policy: name of the policy.
+        inputs: load and costs that it was based on.
         before, after: desired nodes, by group; equal if the decision was held back.
         reason: explanation with numbers.
         held_back: why it was not applied; empty if it was.

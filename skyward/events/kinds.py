@@ -191,6 +191,7 @@ class NodePhaseCompleted(NodeEvent):
     """The node completed a phase of its start-up.
 
     Attributes:
+        phase: name of the phase.
         elapsed: seconds that the phase took; 0 if there was nothing to do.
     """
 
@@ -238,6 +239,7 @@ class NodeLost(NodeEvent):
     """The node died. Each of its tasks has an event of its own: `TaskRetried` if it is requeued, or its end.
 
     Attributes:
+        reason: why it counts as lost.
         replaced: True if another machine takes its rank.
     """
 
@@ -417,7 +419,11 @@ class CostChanged(BaseEvent):
 
 @dataclass(frozen=True, slots=True)
 class BudgetReached(BaseEvent):
-    """The budget is reached: the nodes drain and are terminated."""
+    """The budget is reached: the nodes drain and are terminated.
+
+    Attributes:
+        spent, budget: cost so far, and the limit, in USD.
+    """
 
     spent: float
     budget: float

@@ -35,11 +35,13 @@ class NodeMetrics:
     of the worker and its descendants, and network usage is None. GPUs and disk are always the machine's.
 
     Attributes:
+        scope: the processes that count, see above.
         cpu, cpus: cores in use, and cores available.
         memory, memory_total: bytes in use, and bytes available.
         disk_free, disk_total: bytes of the file system that tasks work on.
         read, written: bytes a second, from and to disks.
         received, sent: bytes a second, over the network.
+        gpus: its GPUs.
         at: when it arrived at the client, in Unix time.
 
     Example:

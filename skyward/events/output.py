@@ -29,6 +29,8 @@ class LogEntry:
         time: Unix time at which it arrived at the client.
         node: rank of the node that wrote it.
         task: number of the task; 0 for the node itself, and if the task is unknown.
+        stream: the stream that it was written to.
+        text: the output.
         offset: characters of this stream of the task, over all its attempts, before this piece. The streams of a node
             itself continue when its machine is replaced. If an offset is not the end of the previous piece, the
             output in between is lost, or no longer kept.
@@ -107,6 +109,7 @@ class Logs(Sequence[LogEntry]):
     """Entries, oldest first; `print` shows each line with its writer.
 
     Attributes:
+        entries: the entries.
         dropped: characters, of any task, that the pool wrote and its bounded log no longer has.
 
     Example:

@@ -430,7 +430,7 @@ class Compute(RightSide):
         active, one node of the earlier spec gets no more tasks, and is removed when its tasks have ended; another one
         gets its rank. Then the next one follows, idle ones first, node 0 last. Without room for one node more, each is
         removed before its successor is launched. Until the last one is gone, which `snapshot()` tells by `outdated` of
-        its nodes, tasks run on nodes of both specs. See "Rolling updates" in `docs/scaling.md`.
+        its nodes, tasks run on nodes of both specs. See "Rolling updates" in `docs/use/scaling.md`.
 
         Returns once the update has begun. If nodes of the changed spec cannot be launched, those of the earlier one
         stay, and `decisions()` has the reason. Another update supersedes the one under way. An equal spec, or

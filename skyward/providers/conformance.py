@@ -1,7 +1,7 @@
 """Checks that every provider passes: its operations do what `skyward.providers.Provider` promises.
 
-A provider of another package imports and runs them too, against its cloud or a fake of it; see docs/providers.md. They
-are coroutines that raise `AssertionError`, with what was expected of which operation.
+A provider of another package imports and runs them too, against its cloud or a fake of it (docs/extend/providers.md).
+They are coroutines that raise `AssertionError`, with what was expected of which operation.
 """
 
 import asyncio

@@ -361,7 +361,9 @@ class Check:
 
 
 class Provider(Protocol):
-    """The operations of a cloud. Each may be repeated after a failure, also by another process. See docs/providers.md.
+    """The operations of a cloud. Each may be repeated after a failure, also by another process.
+
+    See docs/extend/providers.md.
 
     Example:
         async def offers() -> list[sky.providers.Offer]:

@@ -67,7 +67,12 @@ class Adaptive:
     """Scales by the work that waits, the time that a node takes to boot, and the price of each task.
 
     Attributes:
+        name: name of the policy.
+        interval: seconds between decisions while nothing happens; None for the pool's cooldown.
         packs: new tasks go to the fullest nodes, so that others idle and go.
+
+    Example:
+        >>> sky.Compute(nodes=(0, 8), policy="adaptive", target_wait="cheap")
     """
 
     name: str = "adaptive"

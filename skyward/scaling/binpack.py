@@ -31,6 +31,13 @@ class Binpack:
 
     A node is removed if it was idle for its timeout and the plan does not use it; a booting node likewise, if nothing
     has needed it for as long.
+
+    Attributes:
+        name: name of the policy.
+        interval: seconds between decisions while nothing happens; None for the pool's cooldown.
+
+    Example:
+        >>> sky.Compute(nodes=(0, 8), policy="binpack")
     """
 
     name: str = "binpack"

@@ -91,8 +91,16 @@ class Capability:
 
     A resource that a task requests counts as a capability of that name.
 
+    Attributes:
+        up, down: tasks per slot above which a node is added, and below which one is removed.
+        name: name of the policy.
+        interval: seconds between decisions while nothing happens; None for the pool's cooldown.
+
     Raises:
         SpecError: a ratio is not a number of at least 0, or `down` is greater than `up`.
+
+    Example:
+        >>> sky.Compute(nodes=(0, 8), policy=sky.scaling.Capability(up=10, down=1))
     """
 
     up: float = 5

@@ -47,8 +47,17 @@ class FixedElastic:
     included, go above `up`, and shrink below `down`. A group that had a maximum above one is never primary: a group
     that cannot launch nodes for a while has the maximum of those it has.
 
+    Attributes:
+        up, down: tasks per slot above which a node is added, and below which one is removed.
+        name: name of the policy.
+        interval: seconds between decisions while nothing happens; None for the pool's cooldown.
+
     Raises:
         SpecError: a ratio is not a number of at least 0, or `down` is greater than `up`.
+
+    Example:
+        >>> groups = {"base": sky.Spec(vcpus=2, nodes=1), "more": sky.Spec(vcpus=4, nodes=(0, 8))}
+        >>> sky.Compute(groups=groups, policy="fixed_elastic")
     """
 
     up: float = 10

@@ -21,7 +21,15 @@ class NoRule:
 
 @dataclass(frozen=True, slots=True)
 class No:
-    """Scaler's `no`: only `Nodes` and `pool.resize` set the number of nodes."""
+    """Scaler's `no`: only `Nodes` and `pool.resize` set the number of nodes.
+
+    Attributes:
+        name: name of the policy.
+        interval: seconds between decisions while nothing happens; None for the pool's cooldown.
+
+    Example:
+        >>> sky.Compute(nodes=(1, 8), policy="no")
+    """
 
     name: str = "no"
     interval: float | None = None

@@ -129,6 +129,13 @@ class Pressure:
     A waiting task counts for the cheapest group whose nodes can hold it; ties go to the first. If no task waits, nodes
     that were idle for the idle timeout are removed too, except one; otherwise a pool at half load would keep its peak
     size.
+
+    Attributes:
+        name: name of the policy.
+        interval: seconds between decisions while nothing happens; None for the pool's cooldown.
+
+    Example:
+        >>> sky.Compute(nodes=(1, 8), policy="pressure")
     """
 
     name: str = "pressure"

@@ -38,8 +38,16 @@ class VanillaRule:
 class Vanilla:
     """Scaler's `vanilla`: one node more above `up` tasks per slot, one less below `down`.
 
+    Attributes:
+        up, down: tasks per slot above which a node is added, and below which one is removed.
+        name: name of the policy.
+        interval: seconds between decisions while nothing happens; None for the pool's cooldown.
+
     Raises:
         SpecError: a ratio is not a number of at least 0, or `down` is greater than `up`.
+
+    Example:
+        >>> sky.Compute(nodes=(1, 8), policy=sky.scaling.Vanilla(up=5, down=0.5))
     """
 
     up: float = 10

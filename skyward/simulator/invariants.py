@@ -36,7 +36,7 @@ class InvariantError(SkywardError):
     """
 
     def __init__(self, rule: str, what: str, scenario: Scenario, now: float, history: tuple[str, ...]) -> None:
-        lines = (f"seed {scenario.seed}, policy {scenario.policy}, at {now:.3f} s: {what}", *history)
+        lines = (f"seed {scenario.seed}, policy {scenario.policy_name}, at {now:.3f} s: {what}", *history)
         super().__init__("\n".join(lines))
         self.rule = rule
         self.history = history
@@ -87,7 +87,7 @@ class Invariants:
 
     def waited(self, runner: "Simulation") -> None:
         """Check that every task that a node could hold has ended, long after the last fault."""
-        policy = self._scenario.policy
+        policy = self._scenario.policy_name
         ignores_needs = policy in ("vanilla", "fixed_elastic") and len(self._scenario.groups) > 1
         if policy == "no" or ignores_needs or runner.failed:
             return

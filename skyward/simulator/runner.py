@@ -167,7 +167,7 @@ class Simulation:
         if self._decision_file is not None:
             self._decision_file.close()
         return self._measures.sum_up(
-            policy=self.scenario.policy,
+            policy=self.scenario.policy_name,
             seed=self.scenario.seed,
             tasks=len(self._tasks),
             runs=self.runs.values(),

@@ -8,7 +8,7 @@ from skyward.control.decide.machines.requests import Limits
 from skyward.control.decide.machines.sources import MachineSource
 from skyward.control.decide.settings import PlaneSettings
 from skyward.errors import SpecError
-from skyward.scaling.snapshot import Group, TargetWait
+from skyward.scaling.snapshot import Group, Policy, TargetWait
 from skyward.simulator.faults import NO_FAULTS, Faults
 from skyward.simulator.workload import Distribution, Task, Workload
 from skyward.specs.options import Options
@@ -59,7 +59,7 @@ class Scenario:
 
     Attributes:
         work: the tasks, or the workload that generates them.
-        policy: name of the scaling policy.
+        policy: the scaling policy, or its name.
         boot: time from the launch of a machine to its first task.
         sources: sources of machines of each group, each of another provider.
         markup: price of each source in terms of the one before.
@@ -80,7 +80,7 @@ class Scenario:
 
     work: Workload | tuple[Task, ...]
     groups: tuple[Group, ...]
-    policy: str = str(PRODUCT.policy)
+    policy: str | Policy = str(PRODUCT.policy)
     boot: Distribution = field(default_factory=lambda: Distribution(60, 20))
     seed: int = 0
     budget: float | None = None
@@ -106,6 +106,11 @@ class Scenario:
     def __post_init__(self) -> None:
         if self.boot.least < 0:
             raise SpecError(f"The boot time {self.boot} can be negative; the part after ± must not exceed the mean.")
+
+    @property
+    def policy_name(self) -> str:
+        """Name of the scaling policy."""
+        return self.policy if isinstance(self.policy, str) else self.policy.name
 
     def tasks(self) -> list[Task]:
         """Return the tasks, in the order they arrive."""

@@ -40,6 +40,10 @@ _OLDEST_PYTHON = 12
 class PipIndex(Value):
     """Package index in addition to PyPI, used for `packages` only.
 
+    Attributes:
+        url: address of the index.
+        packages: names of the packages that come from it.
+
     Raises:
         SpecError: `url` is not an address, or `packages` is not a list of names.
 

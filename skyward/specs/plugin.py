@@ -22,6 +22,10 @@ __all__ = ["Plugin", "PluginStep", "Requires"]
 class PluginStep:
     """A plugin's set-up of a machine: commands for `sh`, run at each bootstrap, so they must be idempotent.
 
+    Attributes:
+        name: name in the log of the set-up.
+        commands: the commands.
+
     Example:
         >>> sky.plugins.PluginStep("cache", 'mkdir -p "$HOME/.cache/models"')
     """

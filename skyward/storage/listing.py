@@ -31,6 +31,10 @@ class ObjectEntry:
         size: in bytes.
         etag: version tag of its content, with its quotes; "" if the store has none.
         modified: time of its last change, seconds since the epoch; 0 if not known.
+
+    Example:
+        >>> for entry in sky.Storage.s3().ls("datasets", "train/"):
+        ...     print(entry.key, entry.size)
     """
 
     key: str

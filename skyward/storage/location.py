@@ -21,6 +21,10 @@ class BucketLocation:
         region: region of the bucket; "" if it is to be found out.
         path_style: True if the bucket is part of the path of an address, and not of its host.
         access_key, secret_key, session_token: the credentials; "" for those of the machine's own role.
+
+    Example:
+        >>> store = sky.Storage.minio("https://minio.example.com:9000", access_key="me", secret_key="...")
+        >>> location = store.location("datasets", "train")
     """
 
     bucket: str

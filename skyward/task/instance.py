@@ -30,6 +30,10 @@ HEAD_PORT = 29500
 class Peer:
     """A node of the pool, with the addresses at which its peers reach it.
 
+    Attributes:
+        node: its rank.
+        private_ip, public_ip: its addresses in the network of the nodes, and elsewhere; empty if it has none.
+
     Example:
         @sky.function
         def neighbours() -> list[str]:
@@ -43,7 +47,13 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class AcceleratorInfo:
-    """The accelerators of one node: type, count, and the memory of each in GB, as the vendor states it (0 if unknown).
+    """The accelerators of one node.
+
+    Attributes:
+        type: name in the catalogue, such as "A100".
+        count: number of them; a fraction is a share of one.
+        memory_gb: memory of each, GB, as the vendor states it; 0 if unknown.
+        is_trainium: True for AWS Trainium.
 
     Example:
         @sky.function
@@ -61,6 +71,10 @@ class AcceleratorInfo:
 @dataclass(frozen=True, slots=True)
 class NetworkInfo:
     """The network between the nodes.
+
+    Attributes:
+        interface: name of the node's interface; empty if unknown.
+        bandwidth_gbps: its bandwidth, Gbit/s; 0 if unknown.
 
     Example:
         @sky.function

@@ -1,4 +1,4 @@
-"""The plugin that docs/writing-plugins.md shows."""
+"""The plugin that docs/extend/plugins.md shows."""
 
 import importlib
 import os
@@ -15,7 +15,7 @@ from skyward.plugins.conformance import check_plugin
 
 pytestmark = pytest.mark.local
 
-PAGE = Path(__file__).parents[2] / "docs" / "writing-plugins.md"
+PAGE = Path(__file__).parents[2] / "docs" / "extend" / "plugins.md"
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A pool on the provider that docs/providers.md shows."""
+"""A pool on the provider that docs/extend/providers.md shows."""
 
 from pathlib import Path
 

@@ -240,7 +240,7 @@ def test_slow_reader_gets_a_count_of_dropped_events_and_slows_nothing() -> None:
 
 
 def test_example_of_the_documentation_runs(tmp_path: Path) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "events.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "use" / "events.md").read_text()
     script = tmp_path / "example.py"
     script.write_text(re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)[0])
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=60)
@@ -250,7 +250,7 @@ def test_example_of_the_documentation_runs(tmp_path: Path) -> None:
 
 
 def test_every_event_type_is_documented() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "events.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "use" / "events.md").read_text()
     assert [name for name in ev.__all__ if name not in ("BaseEvent", "EventStream") and name not in page] == []
 
 

@@ -17,6 +17,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.svm import SVC
 
 import skyward as sky
+from skyward.scaling.registry import POLICIES, find_policy
 
 pytestmark = pytest.mark.local
 
@@ -25,7 +26,17 @@ ERRORS = {
     name for name in sky.__all__ if isinstance(public := getattr(sky, name), type) and issubclass(public, BaseException)
 }
 CLOUDS = {"AWS", "Fargate", "GCP", "Hyperstack", "Lambda", "RunPod", "VastAI", "Verda"}
-ELSEWHERE = CLOUDS | {"Adapter", "Container", "Kubernetes", "SSH", "Slurm", "Spec", "build_image"}
+ELSEWHERE = CLOUDS | {
+    "Adapter",
+    "Container",
+    "Kubernetes",
+    "ObjectEntry",
+    "SSH",
+    "Slurm",
+    "Spec",
+    "Storage",
+    "build_image",
+}
 """Names whose examples name machines that this one does not have: their examples are compiled."""
 FRAMEWORKS = {
     f"plugins.{name}" for name in ("accelerate", "cuml", "huggingface", "jax", "keras", "mig", "mps", "torch")
@@ -117,6 +128,13 @@ def test_example_runs(name: str, pool: sky.Compute, monkeypatch: pytest.MonkeyPa
     exec(code, names)
 
 
-@pytest.mark.parametrize("name", sorted({*sky.__all__} - ERRORS - MODULES | {"scaling.Policy", "providers.Provider"}))
+IN_MODULES = {"scaling.Policy", "providers.Provider"}
+IN_MODULES |= {f"time.{name}" for name in sky.time.__all__}
+IN_MODULES |= {f"collections.{name}" for name in sky.collections.__all__}
+IN_MODULES |= {f"scaling.{type(find_policy(name)).__name__}" for name in POLICIES}
+"""Names of public modules that have examples."""
+
+
+@pytest.mark.parametrize("name", sorted({*sky.__all__} - ERRORS - MODULES | IN_MODULES))
 def test_public_name_has_an_example(name: str) -> None:
     assert name in EXAMPLES, f"the docstring of sky.{name} has no `Example:`"

@@ -128,3 +128,9 @@ def test_texts_name_existing_subcommands_of_the_command() -> None:
     known = {word for name in OF_COMMAND_LINE for word in (name, name.partition(" ")[0])}
     wrong = [f"{place}: {name}" for place, name in mentions(r"`(?:sky|skyward) ([a-z]\w+)") if name not in known]
     assert not wrong
+
+
+def test_code_names_existing_files_of_the_documentation() -> None:
+    named = {(path, name) for path in SOURCES for name in re.findall(r"\bdocs/[\w/-]+\.md", path.read_text())}
+    assert named
+    assert not [f"{path}: {name}" for path, name in named if not (ROOT / name).exists()]

@@ -66,8 +66,8 @@ def test_oldest_lock_has_the_lower_bounds_of_the_requirements_of_users() -> None
 
 
 def test_every_command_of_the_makefile_is_in_the_readme() -> None:
-    commands = set(re.findall(r"^(\w+):.* ## ", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    listed = set(re.findall(r"^\| `make (\w+)`", (ROOT / "README.md").read_text(), re.MULTILINE))
+    commands = set(re.findall(r"^([\w-]+):.* ## ", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    listed = set(re.findall(r"^\| `make ([\w-]+)`", (ROOT / "README.md").read_text(), re.MULTILINE))
     assert commands - listed == {"help", "setup"}
     assert listed <= commands
 
@@ -75,7 +75,7 @@ def test_every_command_of_the_makefile_is_in_the_readme() -> None:
 def test_files_that_the_documentation_names_exist() -> None:
     """A page may shorten a path at its beginning: `act/pool.py` is `skyward/control/act/pool.py`."""
     known = {f"/{path.relative_to(ROOT).as_posix()}" for path in files(".py", ".md", ".ts", ".tsx", ".toml", ".cfg")}
-    pages = [ROOT / "CONTRIBUTING.md", ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    pages = [ROOT / "CONTRIBUTING.md", ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     wrong = [
         f"{page.relative_to(ROOT)}: {name}"
         for page in pages

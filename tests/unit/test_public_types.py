@@ -4,7 +4,6 @@ import ast
 import importlib
 import inspect
 import pkgutil
-import re
 import types
 import typing
 from collections.abc import Callable, Iterator
@@ -14,7 +13,6 @@ from typing import Any
 import pytest
 
 import skyward as sky
-from tests.house import documented_names
 
 pytestmark = pytest.mark.unit
 
@@ -101,42 +99,9 @@ def test_every_type_that_the_api_returns_is_public() -> None:
     assert not missing, f"not public, but returned by: {missing}"
 
 
-def test_every_public_name_is_in_the_reference_once() -> None:
-    rows = re.findall(r"^\| `sky\.(\w+)` \|", (ROOT.parent / "docs" / "reference.md").read_text(), re.M)
-    assert sorted(rows) == sorted(sky.__all__)
-
-
 def test_every_public_name_has_a_docstring() -> None:
     documented = {name: isinstance(value, typing.TypeAliasType) or value.__doc__ for name, value in public_things()}
     assert [name for name, found in documented.items() if not found] == []
-
-
-def members_of(value: type) -> set[str]:
-    """Return the public methods, properties and fields of a class, without those that its docstring lists."""
-    found: set[str] = set()
-    listed: set[str] = set()
-    for each in value.__mro__:
-        if each.__module__.partition(".")[0] in OURS:
-            found |= {*vars(each), *inspect.get_annotations(each)}
-            found |= set(re.findall(r"\bself\.(\w+)(?:: [^=\n]+)? = ", inspect.getsource(each)))
-            listed |= set(documented_names(inspect.getdoc(each) or ""))
-    return {name for name in found - listed if not name.startswith("_")}
-
-
-def members_in_the_reference() -> dict[str, set[str]]:
-    text = (ROOT.parent / "docs" / "reference.md").read_text().partition("\n## Members of classes\n")[2]
-    detailed, _, others = text.partition("\n### Other classes\n")
-    found = {
-        section.partition("`")[0]: set(re.findall(r"^\| `(\w+)` \|", section, re.M))
-        for section in detailed.split("\n### `")[1:]
-    }
-    rows = re.findall(r"^\| `(\w+)` \| (.+) \|$", others, re.M)
-    return found | {name: set(re.findall(r"`(\w+)`", members)) for name, members in rows}
-
-
-def test_the_reference_lists_exactly_the_members_of_public_classes() -> None:
-    classes = {name: value for name, value in public_things() if isinstance(value, type) and "." not in name}
-    assert members_in_the_reference() == {name: found for name in classes if (found := members_of(classes[name]))}
 
 
 SHARED_NAMES = {

@@ -21,8 +21,10 @@ class KeptView:
 
     Attributes:
         key: unique key.
+        name: name under which it is kept.
         kind: name of its type.
         nbytes: estimated size.
+        node: rank of the node that keeps it.
         until: Unix time from which scaling down may take its node, unless it is used before.
         in_use: True while a task uses it.
 
@@ -45,6 +47,8 @@ class NodeView:
     """One node.
 
     Attributes:
+        rank: its number in the pool.
+        address: its address; empty before it is known.
         state: lifecycle state; "stopping" from when it left the pool until its machine is terminated.
         phase: current phase of its start; "warm" for a machine that is kept for later nodes.
         slots, busy: number of slots, and of those in use.
@@ -101,6 +105,8 @@ class StartupFailureView:
     """A node that failed to start, and is retried or was given up.
 
     Attributes:
+        rank: its number in the pool.
+        group: name of its group.
         phase: phase in which it failed.
         reason: the reason, in one line.
         lines: the last lines of its output.
@@ -132,6 +138,11 @@ class PoolSnapshot:
     """One pool: its nodes by rank, and counts of its tasks.
 
     Attributes:
+        name: its name.
+        state: its lifecycle state.
+        provider: names of its providers.
+        nodes: its nodes, by rank.
+        queued, running: numbers of tasks that wait, and that run.
         min, max, desired: numbers of nodes, over all groups.
         desired_in: desired number of nodes, by group.
         policy: name of the scaling policy.
@@ -186,6 +197,7 @@ class TaskView:
     Attributes:
         number: its number in its pool.
         name: name of its function.
+        state: its state.
         node: rank of the node that has it, or had it last.
         origin: the cell that created it.
         queued_at, started_at, ended_at: Unix time; `started_at` is when it was sent to its node.
@@ -216,7 +228,14 @@ class TaskView:
 
 @dataclass(frozen=True, slots=True)
 class OutputView:
-    """Output of a node on a standard stream. `number` counts the pieces of a pool; `task` is 0 for the node itself.
+    """Output of a node on a standard stream.
+
+    Attributes:
+        number: number of the piece in its pool, from 1 on.
+        node: rank of the node that wrote it.
+        task: number of the task; 0 for the node itself.
+        stream: the stream.
+        text: the output.
 
     Example:
         >>> [piece.text for piece in pool.report().output if piece.node == 0]
@@ -234,6 +253,7 @@ class PoolReport:
     """Everything that a view of a pool shows, at one moment.
 
     Attributes:
+        snapshot: the nodes and the counts of the tasks.
         decisions, output: the requested ones, oldest first.
         tasks: the pending and running ones, and the latest that have ended.
         cells: costs of the cells that created them, in order.

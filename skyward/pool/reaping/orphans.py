@@ -28,6 +28,7 @@ class Orphan:
 
     Attributes:
         id: unique id: its name and a number.
+        name: its name, for `sky.attach` and `sky.reap`.
         host, pid: host and process id of its last owner.
         silent: seconds since the owner was last seen.
         machines: number of recorded machines; more may have been requested.

@@ -45,6 +45,7 @@ class Group:
     """Group of nodes that are equal for scaling.
 
     Attributes:
+        name: its name.
         min, max: bounds of the number of nodes.
         slots: slots per node.
         resources: total resources of each node.
@@ -101,6 +102,8 @@ class NodeLoad:
 
     Attributes:
         rank: number of the node; 0 is the head.
+        group: name of its group.
+        stage: booting, active, or leaving.
         busy: number of its tasks.
         free: its free resources.
         idle_for: seconds since it last had a task; 0 while it has one.
@@ -120,6 +123,7 @@ class NodeWork:
 
     Attributes:
         rank: number of the node; 0 is the head.
+        group: name of its group.
         price: USD per hour.
         shapes: number of its tasks, by shape.
         ends_in: seconds until the last of its tasks is expected to end; None if the run time of one is unknown.
@@ -137,6 +141,8 @@ class Demand:
     """Waiting tasks of one shape and function; in `Snapshot.floor`, capacity to keep even if unused.
 
     Attributes:
+        count: number of tasks.
+        needs: what each of them takes of its node.
         seconds: mean run time of the function's tasks; None while none has ended.
         waited: seconds for which the oldest of them has waited.
         ran: seconds for which tasks of the function have been running; 0 if none runs.
@@ -154,6 +160,7 @@ class RunningTasks:
     """Running tasks of one function.
 
     Attributes:
+        count: number of tasks.
         seconds: mean run time of the function's tasks; None while none has ended.
         age: mean time for which they have been running, in seconds.
         spread: standard deviation of these times.
@@ -180,7 +187,12 @@ class GangDemand:
 
 @dataclass(frozen=True, slots=True)
 class RetainedNodes:
-    """Number of nodes of a group that are not removed because they keep values, and the reason for users."""
+    """Nodes of a group that are not removed because they keep values.
+
+    Attributes:
+        nodes: number of them.
+        why: the reason, for users.
+    """
 
     nodes: int
     why: str

@@ -16,6 +16,10 @@ class Barrier(Collection):
 
     It survives the loss of any node except those of the parties: a party whose node is lost still counts for at most
     16 seconds, and its replacement takes its place.
+
+    Example:
+        >>> gate = pool.barrier("gate", 1)
+        >>> gate.wait()
     """
 
     kind = "barrier"
@@ -76,6 +80,10 @@ class Lock(Collection):
     that is suspended for longer than that has lost the lock too, and `release` raises.
 
     The holder is the thread or the asyncio task that acquired the lock. It is not reentrant.
+
+    Example:
+        >>> with pool.lock("file"):
+        ...     print("only one holds it")
     """
 
     kind = "lock"

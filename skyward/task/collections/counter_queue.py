@@ -14,6 +14,11 @@ class Counter(Collection):
     Changes, including `reset`, are atomic, serialized and applied exactly once, also when a node is lost. With "strong"
     consistency, the default, the counter survives the loss of one of three nodes; with "eventual", the last changes may
     be lost with the node that stores it.
+
+    Example:
+        >>> steps = pool.counter("epochs")
+        >>> steps.increment(10)
+        >>> steps.value
     """
 
     kind = "counter"
@@ -65,6 +70,11 @@ class Queue(Collection):
     served in order of arrival.
 
     None is a valid item; pass a `default` to `get` to recognise an empty queue.
+
+    Example:
+        >>> waiting = pool.queue("jobs")
+        >>> waiting.put("a")
+        >>> waiting.get(timeout=5)
     """
 
     kind = "queue"

@@ -22,6 +22,11 @@ class Dict(Collection):
 
     It cannot be listed: it has no length and no iteration over its keys. None is a valid value. Keys are as in a
     Python dict: hashable, and 1, 1.0 and True are one key.
+
+    Example:
+        >>> results = pool.dict("losses")
+        >>> results["first"] = 0.5
+        >>> results.get("second", 0.0)
     """
 
     kind = "dict"
@@ -141,6 +146,11 @@ class Set(Collection):
     """A set that the nodes of a pool and the client share. Members are hashable, as in a Python set.
 
     Consistency and the loss of nodes are as for `sky.dict`. It has a length, but its members cannot be listed.
+
+    Example:
+        >>> seen = pool.set("urls")
+        >>> seen.add("https://example.com")
+        >>> "https://example.com" in seen
     """
 
     kind = "set"

@@ -52,7 +52,7 @@ def test_help_has_every_option(command: Command, capsys: pytest.CaptureFixture[s
 
 @each_command
 def test_docs_describe_the_command(command: Command) -> None:
-    page = (DOCS / "command-line.md").read_text()
+    page = (DOCS / "use" / "command-line.md").read_text()
     assert f"`{usage_of('skyward', command)}`".replace("|", "\\|") in page
 
 
@@ -79,7 +79,7 @@ def test_options_of_an_update_are_its_fields() -> None:
 
 
 def test_help_loads_no_cloud_and_no_notebook() -> None:
-    """The start is fast: see the figure in docs/command-line.md."""
+    """The start is fast: see the figure in docs/use/command-line.md."""
     program = (
         "import sys\nfrom skyward.cli.main import main\nmain(['--help'])\nmain(['run', '--help'])\n"
         "print(*sorted(sys.modules), file=sys.stderr)"

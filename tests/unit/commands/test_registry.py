@@ -41,7 +41,7 @@ def test_help_and_completion_include_the_command(command: Command) -> None:
 @each_command
 def test_docs_describe_the_command(command: Command) -> None:
     usage = f"{command.name} {command.usage}".strip().replace("|", "\\|")
-    assert f"| `%sky {usage}` | {command.help} |" in (DOCS / "cells.md").read_text()
+    assert f"| `%sky {usage}` | {command.help} |" in (DOCS / "use" / "cells.md").read_text()
 
 
 @each_command

@@ -248,7 +248,7 @@ def test_unreadable_file_is_named(project: Write, tmp_path: Path, monkeypatch: p
 
 
 def test_example_of_the_documentation_works(project: Write) -> None:
-    text = (Path(__file__).parents[3] / "docs" / "cells.md").read_text()
+    text = (Path(__file__).parents[3] / "docs" / "use" / "cells.md").read_text()
     project(text.partition("```toml\n")[2].partition("```")[0])
     config = load()
     assert config.pools == ("train", "mixed")
@@ -292,7 +292,7 @@ def test_errors_show_no_secrets(project: Write, lines: str) -> None:
 
 
 def test_example_of_plugins_works(project: Write) -> None:
-    text = (Path(__file__).parents[3] / "docs" / "plugins.md").read_text()
+    text = (Path(__file__).parents[3] / "docs" / "use" / "plugins.md").read_text()
     project(text.partition("```toml\n")[2].partition("```")[0])
     assert Compute(name="train").spec.plugins == (Jax(), Keras())
     shared = Compute(name="shared")

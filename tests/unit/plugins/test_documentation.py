@@ -1,4 +1,4 @@
-"""docs/plugins.md: its examples have settings that the plugins take, and no plugin is left out."""
+"""docs/use/plugins.md: its examples have settings that the plugins take, and no plugin is left out."""
 
 import ast
 import re
@@ -13,7 +13,7 @@ from skyward.specs.plugin import Plugin
 
 pytestmark = pytest.mark.unit
 
-PAGE = (Path(__file__).parents[3] / "docs" / "plugins.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "use" / "plugins.md").read_text()
 NAMES = {
     "sky": sky,
     "os": type("os", (), {"environ": {"HF_TOKEN": "hf_abc"}}),
