@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +104,7 @@ def test_image_becomes_an_environment(node: ShellNode, planner: Planner, tmp_pat
     assert ready.facts.executable == f"{ready.directory}/envs/{plan.image_hash}/bin/python"
     assert ready.facts.python == ".".join(map(str, sys.version_info[:3]))
     assert ready.facts.packages["torchy"] == "1.0"
-    assert ready.facts.packages["skyward-jupyter"].startswith("0.1.0+local.")
+    assert ready.facts.packages["skyward-jupyter"].startswith(f"{version('skyward-jupyter')}+local.")
     assert "ipython" not in ready.facts.packages
     assert ready.facts.variables == {
         **image.env, "ONE": "1", "TORCHY": "1.0", "QUOTED": "it's\n\n two",
