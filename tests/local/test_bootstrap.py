@@ -320,8 +320,8 @@ def test_corrupt_file_is_sent_again(node: ShellNode, planner: Planner, tmp_path:
 
 def test_package_is_installed_from_the_configured_index(node: ShellNode, planner: Planner, tmp_path: Path) -> None:
     special, usual = tmp_path / "special", tmp_path / "usual"
-    for index, version in ((special, "2.0+cpu"), (usual, "3.0")):
-        wheel = make_wheel(index / "files", "torchy", version)
+    for index, release in ((special, "2.0+cpu"), (usual, "3.0")):
+        wheel = make_wheel(index / "files", "torchy", release)
         (index / "torchy").mkdir()
         (index / "torchy" / "index.html").write_text(f'<a href="{wheel.as_uri()}">{wheel.name}</a>')
     only = make_wheel(special / "files", "only_there", "1.0")
