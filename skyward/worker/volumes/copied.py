@@ -3,14 +3,13 @@
 import errno
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from skyward.errors import CredentialsError, StorageError
-from skyward.events.volumes import VolumeState
 from skyward.formatting import size_text
 from skyward.storage.listing import ObjectEntry, list_objects
 from skyward.wire.protocol.volumes import NodeVolume
+from skyward.worker.volumes.fetched import FetchedVolume
 from skyward.worker.volumes.peers import SharedFiles
 from skyward.worker.volumes.trees import CachedTrees, contents_of
 from skyward.worker.volumes.volume import AttachError, Fetcher, OnChange
@@ -18,7 +17,7 @@ from skyward.worker.volumes.volume import AttachError, Fetcher, OnChange
 __all__ = ["CopiedVolume", "check_room"]
 
 
-class CopiedVolume:
+class CopiedVolume(FetchedVolume):
     """A read-only copy of a prefix.
 
     Args:
@@ -39,19 +38,12 @@ class CopiedVolume:
         changed: OnChange,
         shared: SharedFiles,
     ) -> None:
+        super().__init__(volume, "copy", changed)
         self._shared = shared
-        self._volume = volume
         self._trees = CachedTrees.of(cache, volume.location)
         self._fetcher = fetcher
         self._show = show
-        self._changed = changed
         self._contents = ""
-        self._state = VolumeState(volume.mount, volume.location.describe, "copy", True, "", "attaching")
-
-    @property
-    def state(self) -> VolumeState:
-        """Its current state."""
-        return self._state
 
     @property
     def contents(self) -> str:
@@ -78,8 +70,7 @@ class CopiedVolume:
             full = error.errno in (errno.ENOSPC, errno.EDQUOT)
             raise AttachError(f"the copy cannot be written: {error.strerror or error}", is_final=full) from error
         path = self._show(tree)
-        self._state = replace(self._state, status="ready", path=str(path), total=self._state.nbytes)
-        self._changed()
+        self._update(status="ready", path=str(path), total=self._state.nbytes)
         return path
 
     def _complete(self, contents: str, entries: Sequence[ObjectEntry]) -> Path:
@@ -93,17 +84,10 @@ class CopiedVolume:
             folder = self._trees.part(contents)
         size = sum(each.size for each in missing)
         check_room(folder, size)
-        self._state = replace(self._state, total=size)
-        self._changed()
+        self._update(total=size)
         self._fetcher.fetch(missing, folder, self._arrived, contents)
-        self._state = replace(self._state, files=len(missing))
+        self._update(files=len(missing))
         return self._trees.finish(contents, entries)
-
-    def _arrived(self, count: int, from_peer: bool) -> None:
-        state = self._state
-        peers = state.from_peers + count * from_peer
-        self._state = replace(state, nbytes=state.nbytes + count, from_peers=peers)
-        self._changed()
 
     def refresh(self) -> None:
         """Do nothing: a copy is as it was when it was made."""
@@ -115,7 +99,7 @@ class CopiedVolume:
     def detach(self) -> None:
         """Let the cache remove the copy. Idempotent."""
         self._trees.release()
-        self._state = replace(self._state, status="detached")
+        self._update(status="detached")
 
 
 def check_room(folder: Path, size: int) -> None:

@@ -19,6 +19,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from skyward.worker.volumes.locks import is_locked
 from skyward.worker.volumes.spaces import spaces_folder
 
 __all__ = ["PlaceError", "Space", "base_folder", "clear_abandoned", "clear_space", "mounts_below"]
@@ -113,7 +114,7 @@ class Space:
             space = self._space_of(Path(os.readlink(at)))
             if space is None:
                 raise PlaceError(f"{at} is a symbolic link on the node: give the volume a mount of its own")
-            if _is_in_use(space):
+            if is_locked(space / _LOCK):
                 raise PlaceError(
                     f"{at} is a volume of another node on the same machine: give each pool mounts of its own, and each "
                     "node a machine"
@@ -194,21 +195,8 @@ def clear_space(folder: Path) -> None:
 def clear_abandoned() -> None:
     """Remove what killed workers have left on this machine."""
     for folder in tuple(base_folder().iterdir()):
-        if not _is_in_use(folder):
+        if not is_locked(folder / _LOCK):
             clear_space(folder)
-
-
-def _is_in_use(space: Path) -> bool:
-    """Return whether the worker of a space lives."""
-    with contextlib.suppress(OSError):
-        lock = os.open(space / _LOCK, os.O_RDWR)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(lock)
-    return False
 
 
 def mounts_below(folder: Path) -> list[Path]:

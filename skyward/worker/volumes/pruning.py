@@ -11,7 +11,8 @@ from skyward.caches.items import DAY, UNUSED_FOR, CacheItem, bytes_lacking, last
 from skyward.caches.pruning import empty_trash, set_aside
 from skyward.caches.users import CacheUsers
 from skyward.formatting import count_text
-from skyward.worker.volumes.trees import PART, RECORD, USED, is_locked, locked_prefix
+from skyward.worker.volumes.locks import is_locked
+from skyward.worker.volumes.trees import PART, RECORD, USED, locked_prefix
 
 __all__ = ["SYNCED", "WAITING", "VolumeCache", "prune_volumes"]
 

@@ -7,12 +7,11 @@ line says so. Between the nodes of a pool, a task sees what tasks that ended bef
 import os
 import shutil
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock  # tasks may replace the attributes of the module
 
 from skyward.errors import CredentialsError, StorageError
-from skyward.events.volumes import VolumeState
 from skyward.process.clock import clock
 from skyward.storage.deletion import delete
 from skyward.storage.failures import LASTING
@@ -20,6 +19,7 @@ from skyward.storage.listing import ObjectEntry, find, list_objects
 from skyward.storage.trees import upload_many
 from skyward.wire.protocol.volumes import NodeVolume
 from skyward.worker.volumes.copied import check_room
+from skyward.worker.volumes.fetched import FetchedVolume
 from skyward.worker.volumes.trees import Stat, stat_of
 from skyward.worker.volumes.volume import AttachError, Fetcher, OnChange
 
@@ -40,7 +40,7 @@ class _Known:
     etag: str
 
 
-class SyncedVolume:
+class SyncedVolume(FetchedVolume):
     """A writable copy of a prefix, synchronized with it.
 
     Args:
@@ -63,23 +63,16 @@ class SyncedVolume:
         say: Callable[[str], None],
         wrote: Callable[[], None],
     ) -> None:
-        self._volume = volume
+        super().__init__(volume, "sync", changed)
         self._location = volume.location
         self._folder = folder
         self._fetcher = fetcher
         self._show = show
-        self._changed = changed
         self._say = say
         self._wrote = wrote
         self._known: dict[str, _Known] = {}
         self._lock = Lock()
         self._skipped: set[str] = set()
-        self._state = VolumeState(volume.mount, volume.location.describe, "sync", False, "", "attaching")
-
-    @property
-    def state(self) -> VolumeState:
-        """Its current state."""
-        return self._state
 
     @property
     def contents(self) -> str:
@@ -96,15 +89,14 @@ class SyncedVolume:
             entries = list(list_objects(self._location))
             size = sum(each.size for each in entries)
             check_room(self._folder, size)
-            self._state = replace(self._state, total=size)
+            self._update(total=size)
             self._fetch(entries)
         except (StorageError, CredentialsError) as error:
             raise AttachError(str(error).rstrip(".")) from error
         except OSError as error:
             raise AttachError(f"its files cannot be written: {error.strerror or error}", is_final=True) from error
         path = self._show(self._folder)
-        self._state = replace(self._state, status="ready", path=str(path))
-        self._changed()
+        self._update(status="ready", path=str(path))
         return path
 
     def _fetch(self, entries: list[ObjectEntry]) -> None:
@@ -112,12 +104,6 @@ class SyncedVolume:
         for each in entries:
             if (stat := stat_of(self._folder / each.key)) is not None:
                 self._known[each.key] = _Known(stat, each.etag)
-
-    def _arrived(self, count: int, from_peer: bool) -> None:
-        state = self._state
-        peers = state.from_peers + count * from_peer
-        self._state = replace(state, nbytes=state.nbytes + count, from_peers=peers)
-        self._changed()
 
     def refresh(self) -> None:
         """Fetch what other nodes have written, except files that were changed here.
@@ -157,7 +143,7 @@ class SyncedVolume:
                 if error is None:
                     self._count()
                     return []
-                self._state = replace(self._state, detail=str(error).rstrip("."))
+                self._update(detail=str(error).rstrip("."))
                 self._changed()
                 lasts = isinstance(error, CredentialsError) or error.code in LASTING
                 if lasts or clock.monotonic() - since > stalled:
@@ -240,8 +226,7 @@ class SyncedVolume:
         status = self._state.status if self._state.status == "detached" else "flushing" if left else "ready"
         size = sum(size for size, _ in left.values())
         detail = self._state.detail if left else ""
-        self._state = replace(self._state, status=status, detail=detail, unflushed=len(left), unflushed_bytes=size)
-        self._changed()
+        self._update(status=status, detail=detail, unflushed=len(left), unflushed_bytes=size)
 
     def _files(self) -> Iterator[tuple[str, Stat]]:
         """Yield each regular file, and each link to one, by its key. Links to folders are left out, and named once."""
@@ -268,6 +253,6 @@ class SyncedVolume:
         if self._state.status == "detached":
             return
         is_saved = not self._state.unflushed
-        self._state = replace(self._state, status="detached")
+        self._update(status="detached")
         if is_saved:
             shutil.rmtree(self._folder, ignore_errors=True)

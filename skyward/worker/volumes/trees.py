@@ -18,8 +18,9 @@ from pathlib import Path
 
 from skyward.storage.listing import ObjectEntry
 from skyward.storage.location import BucketLocation
+from skyward.worker.volumes.locks import is_locked
 
-__all__ = ["PART", "RECORD", "USED", "CachedTrees", "contents_of", "is_locked", "locked_prefix", "stat_of"]
+__all__ = ["PART", "RECORD", "USED", "CachedTrees", "contents_of", "locked_prefix", "stat_of"]
 
 RECORD, PART, USED = ".json", ".part", ".used"
 """Ends of the names of a tree's record, of the folder of one that is not complete, and of the mark of its users."""
@@ -194,16 +195,3 @@ def locked_prefix(folder: Path) -> Iterator[bool]:
         yield False
     finally:
         os.close(lock)
-
-
-def is_locked(mark: Path) -> bool:
-    """Return whether a process uses the tree of a mark."""
-    with contextlib.suppress(OSError):
-        lock = os.open(mark, os.O_RDWR)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(lock)
-    return False
