@@ -381,3 +381,21 @@ def test_node_with_a_newer_copy_than_the_others_is_pointed_out(
         pool.resize((2, 2))
         wait_for(lambda: [node.state for node in pool.snapshot().nodes] == ["active"] * 2, "the second node")
         assert "node 1 has a newer copy of the volume at /data than node 0" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("tool", ["s3fs", "rclone"])
+def test_each_program_reads_and_writes_if_it_is_the_only_one(bucket: Bucket, tmp_path: Path, tool: str) -> None:
+    leave_out_for(fuse_problem(), "SKYWARD_FUSE")
+    for name in (tool, "fusermount", "fusermount3", "sh"):
+        (tmp_path / name).symlink_to(str(shutil.which(name)))
+    image = sky.Image(env={"PATH": str(tmp_path)})
+    for read_only in (True, False):
+        volumes = [volume(bucket, "mount", read_only=read_only)]
+        with sky.Compute(nodes=2, volumes=volumes, image=image) as pool:
+            assert files() @ pool == [{"a.txt": "alpha", "sub/b.txt": "beta"}] * 2
+            assert {node.volumes[0].tool for node in pool.snapshot().nodes} == {tool}
+            if not read_only:
+                for text in ("first", "a longer second text", "3rd"):
+                    write("new/c.txt", text) >> pool
+                    assert bucket.get("train/new/c.txt") == text.encode()
+                    assert read("new/c.txt") @ pool == [text] * 2

@@ -12,7 +12,7 @@ from skyward.wire.protocol.volumes import NodeVolume
 from skyward.worker.volumes.fetched import FetchedVolume
 from skyward.worker.volumes.peers import SharedFiles
 from skyward.worker.volumes.trees import CachedTrees, contents_of
-from skyward.worker.volumes.volume import AttachError, Fetcher, OnChange
+from skyward.worker.volumes.volume import AttachError, Fetcher, OnChange, Unsaved
 
 __all__ = ["CopiedVolume", "check_room"]
 
@@ -92,9 +92,9 @@ class CopiedVolume(FetchedVolume):
     def refresh(self) -> None:
         """Do nothing: a copy is as it was when it was made."""
 
-    def save(self, stalled: float) -> list[str]:
+    def save(self, stalled: float) -> Unsaved:
         """Do nothing: a copy is read-only."""
-        return []
+        return Unsaved()
 
     def detach(self) -> None:
         """Let the cache remove the copy. Idempotent."""

@@ -19,7 +19,7 @@ from skyward.wire.protocol.volumes import NodeVolume
 from skyward.worker.volumes.open_files import open_for_writing
 from skyward.worker.volumes.places import Space, mounts_below
 from skyward.worker.volumes.tools import MountTool
-from skyward.worker.volumes.volume import AttachError, OnChange
+from skyward.worker.volumes.volume import AttachError, OnChange, Unsaved
 
 __all__ = ["MountedVolume"]
 
@@ -31,6 +31,9 @@ _PAUSES = (0.1, 0.5, 2.0, 5.0)
 """Seconds between attempts to mount a bucket again; the last one is repeated."""
 
 _END_WITHIN = 5.0
+
+_PROGRESS = 256 * 1024
+"""Bytes that a program must write to be making progress with a large file."""
 
 _INFORMATION = re.compile(r"\[INF\]|DEBUG *:|INFO *:")
 _ERROR = re.compile(r"error|fail|denied|\bnot? |unable|unknown|invalid", re.IGNORECASE)
@@ -197,29 +200,38 @@ class MountedVolume:
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(signal.SIGHUP)
 
-    def save(self, stalled: float) -> list[str]:
-        """Wait until the program has uploaded what was closed; return what it could not, or what is not closed."""
+    def save(self, stalled: float) -> Unsaved:
+        """Wait until the program has uploaded what was closed; return what it could not."""
         if self._volume.read_only:
-            return []
-        seen, since = -1, clock.monotonic()
+            return Unsaved()
+        seen, since = (-1, 0), clock.monotonic()
         while left := self._tool.unflushed(self._volume, self._state_folder):
-            size = sum(each.nbytes for each in left) + len(left)
-            if size != seen:
-                seen, since = size, clock.monotonic()
+            now = sum(each.nbytes for each in left) + len(left), self._sent() // _PROGRESS
+            if now != seen:
+                seen, since = now, clock.monotonic()
                 self._changed()
             if clock.monotonic() - since > stalled:
-                names = [self._volume.location.address(each.name) for each in left]
-                return [*names, f"{self._tool.name} made no progress for {stalled:g} s: {self._reason()}"]
+                names = tuple(self._volume.location.address(each.name) for each in left)
+                return Unsaved(names, f"{self._tool.name} made no progress for {stalled:g} s: {self._reason()}")
             clock.sleep(_LOOK_EVERY)
         self._changed()
-        return []
+        return Unsaved()
 
-    def unclosed(self) -> list[str]:
+    def _sent(self) -> int:
+        """Return the bytes that the program has written so far, to the store or elsewhere; 0 if unknown."""
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            assert self._process is not None
+            lines = Path(f"/proc/{self._process.pid}/io").read_text().splitlines()
+            return int(lines[1].split()[1])
+        return 0
+
+    def unclosed(self) -> Unsaved:
         """Return the files that processes have open for writing, whose content may not be in the store."""
         if self._volume.read_only:
-            return []
+            return Unsaved()
         roots = [Path(self._volume.mount), self._folder]
-        return [f"{self._volume.location.address(name)} ({who})" for name, who in open_for_writing(roots)]
+        names = tuple(f"{self._volume.location.address(name)} ({who})" for name, who in open_for_writing(roots))
+        return Unsaved(names, "they are not closed")
 
     def detach(self) -> None:
         """End the program. Its mounts are removed with the space."""

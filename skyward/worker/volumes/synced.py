@@ -21,7 +21,7 @@ from skyward.wire.protocol.volumes import NodeVolume
 from skyward.worker.volumes.copied import check_room
 from skyward.worker.volumes.fetched import FetchedVolume
 from skyward.worker.volumes.trees import Stat, stat_of
-from skyward.worker.volumes.volume import AttachError, Fetcher, OnChange
+from skyward.worker.volumes.volume import AttachError, Fetcher, OnChange, Unsaved
 
 __all__ = ["SyncedVolume"]
 
@@ -131,8 +131,8 @@ class SyncedVolume(FetchedVolume):
         known = self._known.get(key)
         return stat is not None if known is None else known.stat != stat
 
-    def save(self, stalled: float) -> list[str]:
-        """Upload what was changed; return the names of the files that could not be, with the reason last."""
+    def save(self, stalled: float) -> Unsaved:
+        """Upload what was changed; return what could not be."""
         with self._lock:
             attempt, since = 0, clock.monotonic()
             while True:
@@ -142,12 +142,12 @@ class SyncedVolume(FetchedVolume):
                     attempt, since = 0, clock.monotonic()
                 if error is None:
                     self._count()
-                    return []
-                self._update(detail=str(error).rstrip("."))
-                self._changed()
+                    return Unsaved()
+                why = str(error).rstrip(".")
+                self._update(detail=why)
                 lasts = isinstance(error, CredentialsError) or error.code in LASTING
                 if lasts or clock.monotonic() - since > stalled:
-                    return [*map(self._location.address, failed), str(error).rstrip(".")]
+                    return Unsaved(tuple(map(self._location.address, failed)), why)
                 clock.sleep(_PAUSES[min(attempt, len(_PAUSES) - 1)])
                 attempt += 1
 
@@ -170,7 +170,8 @@ class SyncedVolume(FetchedVolume):
         try:
             if changed:
                 self._name_losers(changed)
-                upload_many(self._location, [(self._folder / key, key) for key in changed], on_file=on_file)
+                files = [(self._folder / key, key) for key in changed]
+                upload_many(self._location, files, progress=lambda _: self._changed(), on_file=on_file)
         except (StorageError, CredentialsError) as error:
             failed = [key for key, stat in changed.items() if key not in done and stat_of(self._folder / key) == stat]
             if failed:

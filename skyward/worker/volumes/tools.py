@@ -176,10 +176,11 @@ def fuse_problem() -> str:
         os.close(os.open("/dev/fuse", os.O_RDWR))
     except OSError as error:
         return f"/dev/fuse cannot be used there ({error.strerror})"
-    if os.geteuid() != 0 and not (shutil.which("fusermount3") or shutil.which("fusermount")):
-        return "fusermount3 is not installed there"
     if not (shutil.which("rclone") or shutil.which("s3fs")):
         return "neither s3fs nor rclone is installed there"
+    mounts_itself = os.geteuid() == 0 and shutil.which("s3fs") is not None
+    if not (mounts_itself or shutil.which("fusermount3") or shutil.which("fusermount")):
+        return "fusermount3 is not installed there"
     return ""
 
 

@@ -1,13 +1,14 @@
 """An attached volume, as its node handles it."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from skyward.events.volumes import VolumeState
 from skyward.storage.listing import ObjectEntry
 
-__all__ = ["AttachError", "AttachedVolume", "Fetcher", "OnChange"]
+__all__ = ["AttachError", "AttachedVolume", "Fetcher", "OnChange", "Unsaved"]
 
 
 class AttachError(Exception):
@@ -21,6 +22,17 @@ class AttachError(Exception):
     def __init__(self, why: str, *, is_final: bool = False) -> None:
         super().__init__(why)
         self.is_final = is_final
+
+
+@dataclass(frozen=True, slots=True)
+class Unsaved:
+    """Files that could not be uploaded, such as "s3://bucket/a", and the reason."""
+
+    names: tuple[str, ...] = ()
+    why: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.names)
 
 
 class AttachedVolume(Protocol):
@@ -44,8 +56,8 @@ class AttachedVolume(Protocol):
     def refresh(self) -> None:
         """Look for changes that other nodes have made."""
 
-    def save(self, stalled: float) -> list[str]:
-        """Upload what tasks have written; return the names of the files that could not be, with the reason last.
+    def save(self, stalled: float) -> Unsaved:
+        """Upload what tasks have written; return what could not be.
 
         Args:
             stalled: seconds without progress after which the rest is given up.

@@ -33,7 +33,7 @@ from skyward.worker.volumes.spaces import SPACE
 from skyward.worker.volumes.store import StoreFetcher
 from skyward.worker.volumes.synced import SyncedVolume
 from skyward.worker.volumes.tools import find_tool, fuse_problem
-from skyward.worker.volumes.volume import AttachedVolume, AttachError, Fetcher
+from skyward.worker.volumes.volume import AttachedVolume, AttachError, Fetcher, Unsaved
 
 __all__ = ["Volumes"]
 
@@ -210,11 +210,8 @@ class Volumes:
         if self._attached:
             Thread(target=self._save, args=(STALLED,), name="skyward-volumes-save", daemon=True).start()
 
-    def _save(self, stalled: float) -> list[str]:
-        left: list[str] = []
-        for attached in tuple(self._attached):
-            left += attached.save(stalled)
-        return left
+    def _save(self, stalled: float) -> list[Unsaved]:
+        return [attached.save(stalled) for attached in tuple(self._attached)]
 
     def close(self, stalled: float = STALLED) -> None:
         """Upload what waits for it, tell the client what could not be, and remove all mounts. Idempotent."""
@@ -225,10 +222,9 @@ class Volumes:
             return
         if self._attached:
             left = self._save(stalled)
-            for attached in self._attached:
-                if isinstance(attached, MountedVolume):
-                    left += attached.unclosed()
-            self._tell(VolumesFlushed(tuple(left[:_NAMED]), _sentence(left)))
+            left += [each.unclosed() for each in self._attached if isinstance(each, MountedVolume)]
+            names = [name for each in left for name in each.names]
+            self._tell(VolumesFlushed(tuple(names[:_NAMED]), _sentence(left)))
         for attached in self._attached:
             attached.detach()
         if self._space is not None:
@@ -264,10 +260,10 @@ def _cache_folder(given: str) -> Path:
     return Path(given or f"{own}/volumes").expanduser()
 
 
-def _sentence(left: list[str]) -> str:
-    """Return the files that could not be uploaded, and the reason, as a sentence; "" if there are none."""
-    if not left:
-        return ""
-    names = left[:-1] or left
-    more = "" if len(names) <= _NAMED else f" and {len(names) - _NAMED} more"
-    return f"{count_text(len(names), 'file')} could not be uploaded: {joined(names[:_NAMED])}{more}; {left[-1]}"
+def _sentence(left: list[Unsaved]) -> str:
+    """Return what could not be uploaded, and why, as a sentence; "" if there is nothing."""
+    return "; ".join(
+        f"{count_text(len(each.names), 'file')} could not be uploaded: {joined(each.names, _NAMED)}; {each.why}"
+        for each in left
+        if each
+    )

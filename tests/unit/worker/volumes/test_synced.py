@@ -18,6 +18,7 @@ from skyward.storage.location import BucketLocation
 from skyward.wire.protocol.volumes import NodeVolume
 from skyward.worker.volumes import synced
 from skyward.worker.volumes.synced import SyncedVolume
+from skyward.worker.volumes.volume import Unsaved
 
 KEYS = st.sampled_from(["a", "b", "sub/c"])
 CONTENTS = st.binary(max_size=5)
@@ -54,6 +55,7 @@ class Store:
         _: BucketLocation,
         files: Iterable[tuple[Path, str]],
         *,
+        progress: Callable[[int], object],
         on_file: Callable[[Path, ObjectEntry], object],
     ) -> None:
         for path, key in files:
@@ -141,7 +143,7 @@ class Synchronization(RuleBasedStateMachine):
 
     @rule()
     def save(self) -> None:
-        assert self.volume.save(0.0) == []
+        assert not self.volume.save(0.0)
         for key, data in self.written.items():
             if data is not None:
                 assert self.store.objects[key][0] == data, f"what a task wrote to {key} is not in the store"
@@ -150,7 +152,7 @@ class Synchronization(RuleBasedStateMachine):
     @rule()
     def save_fails(self) -> None:
         self.store.refusal = StorageError("denied", code="AccessDenied")
-        left = self.volume.save(0.0)
+        left = self.volume.save(0.0).names
         self.store.refusal = None
         for key, data in self.written.items():
             if data is not None:
@@ -187,15 +189,15 @@ def test_saving_goes_on_while_the_store_is_away(in_memory: Store, tmp_path: Path
     (tmp_path / "a").write_bytes(b"a")
     attempts = itertools.count()
 
-    def upload_many(location: BucketLocation, files: Iterable[tuple[Path, str]], *, on_file: Any) -> None:
+    def upload_many(location: BucketLocation, files: Iterable[tuple[Path, str]], **callbacks: Any) -> None:
         if next(attempts) < 2:
             raise StorageError("no answer", code=UNREACHABLE)
-        in_memory.upload_many(location, files, on_file=on_file)
+        in_memory.upload_many(location, files, **callbacks)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(synced, "upload_many", upload_many)
         patch.setattr(synced, "_PAUSES", (0.0,))
-        assert volume.save(60.0) == []
+        assert not volume.save(60.0)
     assert in_memory.objects["a"][0] == b"a"
 
 
@@ -203,7 +205,7 @@ def test_files_are_named_with_the_reason_when_the_store_stays_away(in_memory: St
     volume = synchronized(in_memory, tmp_path, [])
     (tmp_path / "a").write_bytes(b"a")
     in_memory.refusal = StorageError("The store did not answer.", code=UNREACHABLE)
-    assert volume.save(0.0) == ["s3://bucket/a", "The store did not answer"]
+    assert volume.save(0.0) == Unsaved(("s3://bucket/a",), "The store did not answer")
     assert volume.state.unflushed == 1
 
 

@@ -1,0 +1,98 @@
+"""Volumes of a node together: when they are saved, and what the client is told at the end."""
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from skyward.events.volumes import VolumeState
+from skyward.wire.protocol.messages import WorkerEvent
+from skyward.wire.protocol.volumes import VolumesFlushed, VolumeStates
+from skyward.worker.volumes.volume import Unsaved
+from skyward.worker.volumes.volumes import Volumes
+
+
+class FakeVolume:
+    """A volume with files that cannot be uploaded."""
+
+    def __init__(self, *left: str) -> None:
+        self.left = Unsaved(left, "the store is away")
+        self.saved = threading.Event()
+        self.detached = 0
+
+    @property
+    def state(self) -> VolumeState:
+        return VolumeState("/data", "s3://bucket", "sync", False, "/data", "ready")
+
+    @property
+    def contents(self) -> str:
+        return ""
+
+    def attach(self) -> Path:
+        return Path("/data")
+
+    def refresh(self) -> None:
+        """Do nothing."""
+
+    def save(self, stalled: float) -> Unsaved:
+        self.saved.set()
+        return self.left
+
+    def detach(self) -> None:
+        self.detached += 1
+
+
+def with_volumes(told: list[WorkerEvent], *volumes: FakeVolume) -> Volumes:
+    def connect(_: str) -> Any:
+        raise AssertionError("no other node is asked")
+
+    made = Volumes(0, told.append, None, connect)
+    made._attached = list(volumes)
+    return made
+
+
+def test_notice_that_the_machine_is_taken_back_begins_to_save_at_once() -> None:
+    volume = FakeVolume()
+    with_volumes([], volume).save_soon()
+    assert volume.saved.wait(10)
+
+
+def test_end_tells_the_files_that_are_left_and_detaches_once() -> None:
+    told: list[WorkerEvent] = []
+    volume = FakeVolume("s3://bucket/a", "s3://bucket/b")
+    made = with_volumes(told, volume)
+    made.close()
+    made.close()
+    assert told == [
+        VolumesFlushed(
+            ("s3://bucket/a", "s3://bucket/b"),
+            "2 files could not be uploaded: s3://bucket/a and s3://bucket/b; the store is away",
+        )
+    ]
+    assert volume.detached == 1
+    assert made.closed.is_set()
+
+
+@pytest.mark.parametrize(
+    ("left", "sentence"),
+    [
+        ((), ""),
+        (("s3://bucket/a",), "1 file could not be uploaded: s3://bucket/a; the store is away"),
+        (
+            tuple(f"s3://bucket/{number}" for number in range(30)),
+            "30 files could not be uploaded: "
+            + ", ".join(f"s3://bucket/{number}" for number in range(20))
+            + " and 10 more; the store is away",
+        ),
+    ],
+)
+def test_end_of_a_task_tells_the_files_that_are_left(left: tuple[str, ...], sentence: str) -> None:
+    assert with_volumes([], FakeVolume(*left)).after_task() == sentence
+
+
+def test_states_are_told_on_request() -> None:
+    told: list[WorkerEvent] = []
+    volume = FakeVolume()
+    with_volumes(told, volume).tell_states()
+    assert told == [VolumeStates((volume.state,))]
