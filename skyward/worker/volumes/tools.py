@@ -178,18 +178,18 @@ def fuse_problem() -> str:
         return f"/dev/fuse cannot be used there ({error.strerror})"
     if not (shutil.which("rclone") or shutil.which("s3fs")):
         return "neither s3fs nor rclone is installed there"
-    mounts_itself = os.geteuid() == 0 and shutil.which("s3fs") is not None
-    if not (mounts_itself or shutil.which("fusermount3") or shutil.which("fusermount")):
-        return "fusermount3 is not installed there"
-    return ""
+    return "" if find_tool(read_only=True) is not None else "fusermount3 is not installed there"
 
 
 def find_tool(*, read_only: bool) -> MountTool | None:
-    """Return the installed program that suits a volume best; None if there is none.
+    """Return the installed program that suits a volume best; None if none can mount.
 
-    s3fs reports a failed upload to the program that wrote the file, so it comes first for writing.
+    s3fs reports a failed upload to the program that wrote the file, so it comes first for writing. Only s3fs can mount
+    without fusermount, as root.
     """
-    rclone, s3fs = shutil.which("rclone"), shutil.which("s3fs")
+    has_helper = bool(shutil.which("fusermount3") or shutil.which("fusermount"))
+    s3fs = shutil.which("s3fs") if has_helper or os.geteuid() == 0 else None
+    rclone = shutil.which("rclone") if has_helper else None
     if s3fs is not None and not (read_only and rclone is not None):
         return S3fs(s3fs)
     return None if rclone is None else Rclone(rclone)
