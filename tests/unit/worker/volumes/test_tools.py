@@ -11,9 +11,8 @@ from skyward.storage.location import BucketLocation
 from skyward.wire.protocol.volumes import NodeVolume
 from skyward.worker.volumes.tools import Rclone, S3fs, Unflushed, find_tool
 
-LOCATION = BucketLocation(
-    "bucket", "train/deep", "https://store.invalid", "eu", True, "the-key", "the-secret", "the-token"
-)
+KEYS = ("the-key", "the-secret", "the-token")
+LOCATION = BucketLocation("bucket", "train/deep", "https://store.invalid", "eu", True, *KEYS)
 
 
 @pytest.mark.parametrize(
