@@ -71,13 +71,10 @@ class Volumes:
         self._space: Space | None = None
         self._attached: list[AttachedVolume] = []
         self._lock = Lock()
-        self._stale: set[str] = set()
+        self._stale: dict[str, int] = {}
         self._told_at = 0.0
         self._telling = False
         self._is_closing = False
-
-    def __bool__(self) -> bool:
-        return bool(self._attached)
 
     def attach(self, command: AttachVolumes) -> None:
         """Attach volumes on a thread, and send `VolumesAttached`. Does not block."""
@@ -177,7 +174,8 @@ class Volumes:
 
     def stale(self, mounts: tuple[str, ...]) -> None:
         """Note that other nodes have written to volumes. Does not block."""
-        self._stale.update(mounts)
+        for mount in mounts:
+            self._stale[mount] = self._stale.get(mount, 0) + 1
 
     def before_task(self) -> None:
         """Look for what other nodes and programs have written.
@@ -193,13 +191,10 @@ class Volumes:
         with self._lock:
             for attached in self._attached:
                 mount = attached.state.mount
-                if mount in self._stale:
-                    self._stale.discard(mount)
-                    try:
-                        attached.refresh()
-                    except BaseException:
-                        self._stale.add(mount)
-                        raise
+                if reports := self._stale.get(mount):
+                    attached.refresh()
+                    if self._stale[mount] == reports:  # none has come meanwhile; until now, other tasks wait
+                        del self._stale[mount]
 
     def after_task(self) -> str:
         """Upload what tasks have written; return a sentence if that was not possible, and else ""."""

@@ -19,7 +19,8 @@ class FakeVolume:
     def __init__(self, *left: str) -> None:
         self.left = Unsaved(left, "the store is away")
         self.saved = threading.Event()
-        self.detached = 0
+        self.refreshing, self.go = threading.Event(), threading.Event()
+        self.detached = self.refreshed = 0
 
     @property
     def state(self) -> VolumeState:
@@ -33,7 +34,9 @@ class FakeVolume:
         return Path("/data")
 
     def refresh(self) -> None:
-        """Do nothing."""
+        self.refreshing.set()
+        assert self.go.wait(10)
+        self.refreshed += 1
 
     def save(self, stalled: float) -> Unsaved:
         self.saved.set()
@@ -96,3 +99,34 @@ def test_states_are_told_on_request() -> None:
     volume = FakeVolume()
     with_volumes(told, volume).tell_states()
     assert told == [VolumeStates((volume.state,))]
+
+
+def test_task_waits_for_a_refresh_that_another_task_has_begun() -> None:
+    volume = FakeVolume()
+    made = with_volumes([], volume)
+    made.stale(("/data",))
+    tasks = [threading.Thread(target=made.before_task) for _ in range(2)]
+    tasks[0].start()
+    assert volume.refreshing.wait(10)
+    tasks[1].start()
+    tasks[1].join(0.05)
+    assert tasks[1].is_alive(), "the second task did not wait"
+    volume.go.set()
+    for task in tasks:
+        task.join(10)
+    assert volume.refreshed == 1
+
+
+def test_change_that_is_reported_during_a_refresh_is_looked_for_by_the_next_task() -> None:
+    volume = FakeVolume()
+    made = with_volumes([], volume)
+    made.stale(("/data",))
+    task = threading.Thread(target=made.before_task)
+    task.start()
+    assert volume.refreshing.wait(10)
+    made.stale(("/data",))
+    volume.go.set()
+    task.join(10)
+    made.before_task()
+    made.before_task()
+    assert volume.refreshed == 2
