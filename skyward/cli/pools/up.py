@@ -32,6 +32,11 @@ def up(*, pool: str, detach: bool = False, quiet: bool = False, options: Mapping
             f"There is a pool {pool!r} already: `skyward status {pool}` shows it, and `skyward down {pool}` ends it."
         )
     compute = make_pool(pool, options or {}, outlives=detach)
+    if detach and not any(specs[0].nodes.min for specs in compute.groups.values()):
+        raise SpecError(
+            f"Pool {pool!r} may have no nodes, and without any nothing is left of it when this command ends: give it "
+            "at least one with --detach, such as `--nodes 1:4`."
+        )
     with Interrupts(speaker(), lambda: _leaving(compute)) as interrupts:
         try:
             with opening_quietly() if quiet else nullcontext():

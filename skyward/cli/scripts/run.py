@@ -1,6 +1,8 @@
 """`skyward run`: a Python script on nodes, as if it ran here."""
 
+import re
 import secrets
+import unicodedata
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
@@ -20,7 +22,17 @@ if TYPE_CHECKING:
     from skyward.pool.compute import Compute
     from skyward.specs.placement import On
 
-__all__ = ["run"]
+__all__ = ["pool_name", "run"]
+
+_LONGEST = 63
+"""Characters of the name of a pool."""
+
+
+def pool_name(script: str) -> str:
+    """Return the name of the pool of a script, from the name of its file."""
+    plain = unicodedata.normalize("NFKD", Path(script).stem).encode("ascii", "ignore").decode()
+    words = re.sub(r"[^A-Za-z0-9_.-]+", "-", plain).strip("-")
+    return f"run-{words}"[:_LONGEST].rstrip("-.")
 
 
 def run(
@@ -43,7 +55,7 @@ def run(
     left = pool is not None and _is_left(pool)
     if left and given:
         raise SpecError(f"Pool {pool!r} is there already: leave the options of a new pool out.")
-    name = pool or f"run-{Path(script).stem}"
+    name = pool or pool_name(script)
     compute = None if left else make_pool(name, given)
     asked = FileOptions(files, sync, fetch, given.get("image.excludes", ()), file_limit)
     if compute is not None:
