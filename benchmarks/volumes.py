@@ -125,7 +125,7 @@ def _copy(bench: _Bench) -> float:
 
 def _sync(bench: _Bench) -> float:
     volume, folder = bench.volume(read_only=False), emptied(bench.folder / "synced")
-    synced = SyncedVolume(volume, folder, StoreFetcher(volume.location), _as_it_is, _nothing, print, _nothing)
+    synced = SyncedVolume(volume, folder, StoreFetcher(volume.location), _as_it_is, _nothing, print, lambda _: None)
     synced.attach()
     for path in bench.files:
         shutil.copyfile(path, folder / path.name)

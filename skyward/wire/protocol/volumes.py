@@ -77,9 +77,15 @@ class VolumeStates:
 
 @dataclass(frozen=True, slots=True)
 class VolumesWritten:
-    """Files of the volumes at these paths were uploaded: other nodes look for them before their next tasks."""
+    """Files of a volume were uploaded: other nodes look for them before their next tasks.
 
-    mounts: tuple[str, ...]
+    Attributes:
+        mount: path of the volume.
+        files: key of each, and the version tags of its object that the node had seen, and that it has made.
+    """
+
+    mount: str
+    files: tuple[tuple[str, str, str], ...]
     task: int = 0
 
 

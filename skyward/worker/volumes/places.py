@@ -71,6 +71,15 @@ class Space:
         folder.mkdir(mode=0o700)
         return folder
 
+    def read_only(self, folder: Path) -> Path:
+        """Return a path of a folder by which nothing can be written to it; itself if this process may not mount."""
+        shown = self.new_folder()
+        if sys.platform == "linux" and os.geteuid() == 0 and not _mount(folder, shown, _BIND | _RECURSIVE):
+            if not _mount(folder, shown, _BIND | _REMOUNT | _READ_ONLY):
+                return shown
+            _unmount(shown)
+        return folder
+
     def place(self, folder: Path, at: Path, *, read_only: bool, link: bool = False) -> None:
         """Show a folder at another path, in place of what this space showed there before.
 

@@ -4,6 +4,7 @@ The last writer wins: a file that was also changed in the store, after this node
 line says so. Between the nodes of a pool, a task sees what tasks that ended before it have written.
 """
 
+import contextlib
 import os
 import shutil
 from collections.abc import Callable, Collection, Iterator
@@ -20,7 +21,6 @@ from skyward.storage.trees import upload_many
 from skyward.wire.protocol.volumes import NodeVolume
 from skyward.worker.volumes.copied import check_room
 from skyward.worker.volumes.fetched import FetchedVolume
-from skyward.worker.volumes.trees import Stat, stat_of
 from skyward.worker.volumes.volume import AttachError, Fetcher, OnChange, Unsaved
 
 __all__ = ["SyncedVolume"]
@@ -32,11 +32,22 @@ _PAGE = 1000
 """Objects that a store lists at a time."""
 
 
+type _Stat = tuple[int, int, int, int]
+"""Size, times of the last change of content and of anything, and number of a file: `cp -p` keeps the first two."""
+
+
+def _stat_of(path: Path) -> _Stat | None:
+    with contextlib.suppress(OSError):
+        found = path.stat()
+        return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class _Known:
     """A file as it was when it was the same as its object."""
 
-    stat: Stat
+    stat: _Stat
     etag: str
 
 
@@ -50,7 +61,7 @@ class SyncedVolume(FetchedVolume):
         show: shows a folder at the path of the volume.
         changed: called after changes of the state.
         say: tells the user a line.
-        wrote: called after files were uploaded.
+        wrote: called with the files that were uploaded: key, and version tags of the object before and after.
     """
 
     def __init__(
@@ -61,7 +72,7 @@ class SyncedVolume(FetchedVolume):
         show: Callable[[Path], Path],
         changed: OnChange,
         say: Callable[[str], None],
-        wrote: Callable[[], None],
+        wrote: Callable[[tuple[tuple[str, str, str], ...]], None],
     ) -> None:
         super().__init__(volume, "sync", changed)
         self._location = volume.location
@@ -71,6 +82,7 @@ class SyncedVolume(FetchedVolume):
         self._say = say
         self._wrote = wrote
         self._known: dict[str, _Known] = {}
+        self._written: list[tuple[str, str, str]] = []
         self._lock = Lock()
         self._skipped: set[str] = set()
 
@@ -102,7 +114,7 @@ class SyncedVolume(FetchedVolume):
     def _fetch(self, entries: list[ObjectEntry]) -> None:
         self._fetcher.fetch(entries, self._folder, self._arrived)
         for each in entries:
-            if (stat := stat_of(self._folder / each.key)) is not None:
+            if (stat := _stat_of(self._folder / each.key)) is not None:
                 self._known[each.key] = _Known(stat, each.etag)
 
     def refresh(self) -> None:
@@ -120,13 +132,21 @@ class SyncedVolume(FetchedVolume):
                 if (known := self._known.get(key)) is None or known.etag != each.etag
                 if not self._is_changed(key, here.get(key))
             ]
-            self._fetch(newer)
             for key in [key for key in self._known if key not in entries]:
                 if not self._is_changed(key, here.get(key)):
-                    (self._folder / key).unlink(missing_ok=True)
+                    self._remove(key)
                     del self._known[key]
+            self._fetch(newer)
 
-    def _is_changed(self, key: str, stat: Stat | None) -> bool:
+    def _remove(self, key: str) -> None:
+        """Remove a file, and the folders that are empty without it: a file may take the name of one."""
+        path = self._folder / key
+        path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            for folder in path.relative_to(self._folder).parents[:-1]:
+                (self._folder / folder).rmdir()
+
+    def _is_changed(self, key: str, stat: _Stat | None) -> bool:
         """Return whether a file is not as it was last known, or is new."""
         known = self._known.get(key)
         return stat is not None if known is None else known.stat != stat
@@ -138,7 +158,8 @@ class SyncedVolume(FetchedVolume):
             while True:
                 done, failed, error = self._save_once()
                 if done:
-                    self._wrote()
+                    written, self._written = tuple(self._written), []
+                    self._wrote(written)
                     attempt, since = 0, clock.monotonic()
                 if error is None:
                     self._count()
@@ -163,6 +184,8 @@ class SyncedVolume(FetchedVolume):
         self._count(changed)
 
         def on_file(_: Path, entry: ObjectEntry) -> None:
+            before = self._known.get(entry.key)
+            self._written.append((entry.key, "" if before is None else before.etag, entry.etag))
             self._known[entry.key] = _Known(changed[entry.key], entry.etag)
             done.add(entry.key)
             self._count({key: stat for key, stat in changed.items() if key not in done})
@@ -173,7 +196,7 @@ class SyncedVolume(FetchedVolume):
                 files = [(self._folder / key, key) for key in changed]
                 upload_many(self._location, files, progress=lambda _: self._changed(), on_file=on_file)
         except (StorageError, CredentialsError) as error:
-            failed = [key for key, stat in changed.items() if key not in done and stat_of(self._folder / key) == stat]
+            failed = [key for key, stat in changed.items() if key not in done and _stat_of(self._folder / key) == stat]
             if failed:
                 return len(done), failed, error
         try:
@@ -222,14 +245,14 @@ class SyncedVolume(FetchedVolume):
             del self._known[key]
         return len(done)
 
-    def _count(self, changed: dict[str, Stat] | None = None) -> None:
+    def _count(self, changed: dict[str, _Stat] | None = None) -> None:
         left = changed or {}
         status = self._state.status if self._state.status == "detached" else "flushing" if left else "ready"
-        size = sum(size for size, _ in left.values())
+        size = sum(size for size, *_ in left.values())
         detail = self._state.detail if left else ""
         self._update(status=status, detail=detail, unflushed=len(left), unflushed_bytes=size)
 
-    def _files(self) -> Iterator[tuple[str, Stat]]:
+    def _files(self) -> Iterator[tuple[str, _Stat]]:
         """Yield each regular file, and each link to one, by its key. Links to folders are left out, and named once."""
         for parent, folders, files in os.walk(self._folder):
             base = Path(parent).relative_to(self._folder)
@@ -241,7 +264,7 @@ class SyncedVolume(FetchedVolume):
                 if not path.is_file():
                     self._skip(str(base / name), "no regular file")
                     continue
-                if (stat := stat_of(path)) is not None:
+                if (stat := _stat_of(path)) is not None:
                     yield (base / name).as_posix(), stat
 
     def _skip(self, key: str, why: str) -> None:

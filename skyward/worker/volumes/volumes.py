@@ -130,7 +130,9 @@ class Volumes:
             return self._add(self._synced(volume, index, cache, fetcher))
         if not volume.read_only:
             raise AttachError(f"{problem}: use mode='sync' for a volume that tasks write to", is_final=True)
-        return self._add(CopiedVolume(volume, cache, fetcher, partial(self._show, volume), self._changed, self.shared))
+        return self._add(
+            CopiedVolume(volume, cache, fetcher, partial(self._show_copy, volume), self._changed, self.shared)
+        )
 
     def _mounted(self, volume: NodeVolume, index: int, cache: Path) -> AttachedVolume:
         tool = find_tool(read_only=volume.read_only)
@@ -150,7 +152,7 @@ class Volumes:
             partial(self._show, volume),
             self._changed,
             self._say,
-            lambda: self._tell(VolumesWritten((volume.mount,))),
+            lambda files: self._tell(VolumesWritten(volume.mount, files)),
         )
 
     def _add(self, attached: AttachedVolume) -> Path:
@@ -171,6 +173,11 @@ class Volumes:
             at = Path(volume.mount)
         self._space.place(folder, at, read_only=volume.read_only, link=self._is_local)
         return at
+
+    def _show_copy(self, volume: NodeVolume, folder: Path) -> Path:
+        """Show a copy, which other nodes and pools share: root could write to it by a link."""
+        assert self._space is not None
+        return self._show(volume, self._space.read_only(folder) if self._is_local else folder)
 
     def stale(self, mounts: tuple[str, ...]) -> None:
         """Note that other nodes have written to volumes. Does not block."""

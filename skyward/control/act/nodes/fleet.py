@@ -111,6 +111,7 @@ class Fleet:
         self._strays = BackgroundTasks()
         self.unflushed: list[str] = []
         self._written: set[str] = set()
+        self._versions: dict[tuple[str, str], tuple[str, int]] = {}
         self._copied: dict[str, tuple[str, int]] = {}
         self._watching = False
         self._total = 0
@@ -457,7 +458,7 @@ class Fleet:
         if isinstance(event, NodeReport):
             self._reported(node, event)
         elif isinstance(event, VolumesWritten):
-            self._refresh_others(node, event.mounts)
+            self._wrote(node, event)
         elif isinstance(event, ReclaimNotice):
             self._tell(machines.Reclaimed(node.machine, event.seconds))
         elif not isinstance(event, Clustered | CollectionsFilled | LossReported | CopiesReport | Peered | Fetched):
@@ -465,12 +466,23 @@ class Fleet:
         elif self.clustering is not None:
             self.clustering.handle(node, event)
 
-    def _refresh_others(self, node: Node, mounts: tuple[str, ...]) -> None:
-        """Have the other nodes look for what a node has written, before their next tasks."""
-        self._written.update(mounts)
+    def _wrote(self, node: Node, written: VolumesWritten) -> None:
+        """Have the other nodes look for what a node has written, before their next tasks; name what was written twice.
+
+        Nodes that write at the same time see each other's version neither before nor after.
+        """
+        self._written.add(written.mount)
+        for key, before, after in written.files:
+            last, rank = self._versions.get((written.mount, key), (before, node.rank))
+            if last != before and rank != node.rank:
+                self._owners[node.machine].note(
+                    f"{key!r} of the volume at {written.mount} was written by nodes {rank} and {node.rank}, and "
+                    "neither had seen the version of the other: the last one is kept."
+                )
+            self._versions[written.mount, key] = after, node.rank
         for other in self.nodes.values():
             if other is not node and other.phase == "ready":
-                other.tell(RefreshVolumes(mounts))
+                other.tell(RefreshVolumes((written.mount,)))
 
     def _compare_copies(self, node: Node) -> None:
         """Tell the user if a node has another version of a copied volume than the nodes before it."""

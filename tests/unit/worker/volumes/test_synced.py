@@ -1,6 +1,7 @@
 """Synchronized folders against a store in memory: nothing that a task has written is lost, in any order of events."""
 
 import itertools
+import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -80,7 +81,7 @@ def synchronized(store: Store, folder: Path, said: list[str]) -> SyncedVolume:
     """Return a volume that is attached."""
     location = BucketLocation("bucket", "", "https://store.invalid")
     volume = NodeVolume("/data", "sync", False, location)
-    made = SyncedVolume(volume, folder, store, lambda each: each, lambda: None, said.append, lambda: None)
+    made = SyncedVolume(volume, folder, store, lambda each: each, lambda: None, said.append, lambda _: None)
     made.attach()
     return made
 
@@ -118,8 +119,6 @@ class Synchronization(RuleBasedStateMachine):
 
     @rule(key=KEYS, data=CONTENTS)
     def task_writes(self, key: str, data: bytes) -> None:
-        import os
-
         path = self.folder / key
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(data)
@@ -218,3 +217,31 @@ def test_link_to_a_folder_is_left_out_and_named_once(in_memory: Store, tmp_path:
     volume.save(0.0)
     assert said == ["s3://bucket/link is not uploaded: it is a link to a folder."]
     assert in_memory.objects == {}
+
+
+def test_other_content_of_the_same_size_and_time_is_uploaded(in_memory: Store, tmp_path: Path) -> None:
+    """As `cp -p`, `rsync -t` and `tar` leave files."""
+    in_memory.write("a", b"AAAA")
+    volume = synchronized(in_memory, tmp_path, [])
+    before = (tmp_path / "a").stat()
+    (tmp_path / "new").write_bytes(b"BBBB")
+    os.utime(tmp_path / "new", ns=(before.st_atime_ns, before.st_mtime_ns))
+    (tmp_path / "new").replace(tmp_path / "a")
+    assert not volume.save(0.0)
+    assert in_memory.objects["a"][0] == b"BBBB"
+    (tmp_path / "a").write_bytes(b"CCCC")
+    os.utime(tmp_path / "a", ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert not volume.save(0.0)
+    assert in_memory.objects["a"][0] == b"CCCC"
+
+
+@pytest.mark.parametrize(("before", "after"), [("dir/in", "dir"), ("dir", "dir/in")])
+def test_file_may_take_the_name_of_a_folder_and_the_reverse(
+    in_memory: Store, tmp_path: Path, before: str, after: str
+) -> None:
+    in_memory.write(before, b"before")
+    volume = synchronized(in_memory, tmp_path, [])
+    del in_memory.objects[before]
+    in_memory.write(after, b"after")
+    volume.refresh()
+    assert (tmp_path / after).read_bytes() == b"after"
