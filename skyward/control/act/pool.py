@@ -290,8 +290,8 @@ class Pool:
             StorageError: files that tasks wrote to volumes could not be uploaded.
         """
         await self._lifespan.close()
-        if self._fleet.unflushed:
-            left, self._fleet.unflushed = self._fleet.unflushed, []
+        if self._fleet.volume_reports.unflushed:
+            left, self._fleet.volume_reports.unflushed = self._fleet.volume_reports.unflushed, []
             raise StorageError(
                 f"Pool {self.name!r} is closed, but files that its tasks wrote to volumes could not be uploaded: "
                 f"{'; '.join(left)}."
@@ -338,7 +338,7 @@ class Pool:
                     self._publisher.publish_closed(_now())
                 if notice:
                     self._bus.emit(events.PoolNote, notice)
-                for unflushed in self._fleet.unflushed:
+                for unflushed in self._fleet.volume_reports.unflushed:
                     self.note(f"files that tasks wrote to volumes are not in the store: {unflushed}.")
                 if kept:
                     self._rest(kept)

@@ -56,13 +56,11 @@ class VolumesAttached:
     """The volumes are ready for tasks; or `why` they are not, and whether that `is_final`, such as a wrong bucket.
 
     Attributes:
-        paths: real path of each volume.
         contents: digest of the list of objects of each copy; "" for other volumes.
     """
 
     why: str = ""
     is_final: bool = False
-    paths: tuple[str, ...] = ()
     contents: tuple[str, ...] = ()
     task: int = 0
 
@@ -91,13 +89,7 @@ class VolumesWritten:
 
 @dataclass(frozen=True, slots=True)
 class VolumesFlushed:
-    """The volumes are flushed, since the node ends.
+    """The volumes are flushed, since the node ends; `why` says what could not be uploaded, "" for nothing."""
 
-    Attributes:
-        left: files that could not be uploaded, such as "s3://bucket/a/b", the first few.
-        why: all of that as a sentence; "" if there are none.
-    """
-
-    left: tuple[str, ...] = ()
     why: str = ""
     task: int = 0

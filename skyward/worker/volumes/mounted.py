@@ -35,10 +35,10 @@ _END_WITHIN = 5.0
 _PROGRESS = 256 * 1024
 """Bytes that a program must write to be making progress with a large file."""
 
+_LOG_LINES = 40
 _INFORMATION = re.compile(r"\[INF\]|DEBUG *:|INFO *:")
 _ERROR = re.compile(r"error|fail|denied|\bnot? |unable|unknown|invalid", re.IGNORECASE)
-"""Lines of the programs' logs."""
-_LOG_LINES = 40
+"""Lines of the programs' logs that are no reason, and those that probably are."""
 
 
 class MountedVolume:
@@ -84,7 +84,7 @@ class MountedVolume:
 
     @property
     def contents(self) -> str:
-        """ "": objects may change while they are mounted."""
+        """No digest: objects may change while they are mounted."""
         return ""
 
     def attach(self) -> Path:
@@ -117,6 +117,7 @@ class MountedVolume:
             path = self._show(folder)
         except BaseException:
             process.kill()
+            self._space.remove_folder(folder)
             raise
         former, self._process, self._folder = self._folder, process, folder
         if former != Path():

@@ -91,8 +91,6 @@ class SharedFiles:
                 connection.sendall(LENGTH.pack(count))
                 connection.sendall(buffer[:count])
                 sent += count
-        if not size:
-            connection.sendall(LENGTH.pack(FRAME + 1))  # an empty file: no frame has this length
 
 
 class PeerFetcher:
@@ -161,18 +159,17 @@ class PeerFetcher:
     ) -> None:
         target = folder / entry.key
         target.parent.mkdir(parents=True, exist_ok=True)
+        if not entry.size:
+            target.touch()
+            return
         part = target.with_name(f".{hashlib.sha256(target.name.encode()).hexdigest()[:16]}.peer")
         try:
             with self._connect(peer) as connection, part.open("wb", buffering=0) as file:
                 connection.sendall(REQUEST.pack(FILE, file_key(contents, entry.key), 0))
                 buffer = memoryview(bytearray(FRAME))
                 got = 0
-                is_empty = False
-                while got < entry.size or (not entry.size and not is_empty):
+                while got < entry.size:
                     (length,) = LENGTH.unpack(read_exactly(connection, LENGTH.size))
-                    if length == FRAME + 1 and not entry.size:
-                        is_empty = True
-                        continue
                     if length > min(FRAME, entry.size - got):
                         raise EOFError("the other node sends more bytes than the object has")
                     if length:

@@ -74,11 +74,8 @@ class Space:
     def read_only(self, folder: Path) -> Path:
         """Return a path of a folder by which nothing can be written to it; itself if this process may not mount."""
         shown = self.new_folder()
-        if sys.platform == "linux" and os.geteuid() == 0 and not _mount(folder, shown, _BIND | _RECURSIVE):
-            if not _mount(folder, shown, _BIND | _REMOUNT | _READ_ONLY):
-                return shown
-            _unmount(shown)
-        return folder
+        may_mount = sys.platform == "linux" and os.geteuid() == 0
+        return shown if may_mount and not _bind_mount(folder, shown, read_only=True) else folder
 
     def place(self, folder: Path, at: Path, *, read_only: bool, link: bool = False) -> None:
         """Show a folder at another path, in place of what this space showed there before.
@@ -156,12 +153,10 @@ class Space:
             at.mkdir()
             self._note(f"folder {at}")
         self._note(f"bind {at}")
-        if code := _mount(folder, at, _BIND | _RECURSIVE):
+        if code := _bind_mount(folder, at, read_only=read_only):
             if code in (errno.EPERM, errno.EACCES, errno.ENOSYS):
                 return False
             raise OSError(code, os.strerror(code))
-        if read_only:
-            _mount(folder, at, _BIND | _REMOUNT | _READ_ONLY)
         return True
 
     def _link(self, folder: Path, at: Path) -> None:
@@ -245,6 +240,14 @@ def _unmount(point: Path) -> bool:
         command = [program, "-u", "-z", str(point)]
         return subprocess.run(command, capture_output=True, timeout=_UNMOUNT_WITHIN, check=False).returncode == 0
     return False
+
+
+def _bind_mount(folder: Path, at: Path, *, read_only: bool) -> int:
+    """Show a folder at another; return the error number, or 0. A mount that cannot be made read-only is removed."""
+    code = _mount(folder, at, _BIND | _RECURSIVE)
+    if not code and read_only and (code := _mount(folder, at, _BIND | _REMOUNT | _READ_ONLY)):
+        _unmount(at)
+    return code
 
 
 def _mount(source: Path, target: Path, flags: int) -> int:

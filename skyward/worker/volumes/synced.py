@@ -88,7 +88,7 @@ class SyncedVolume(FetchedVolume):
 
     @property
     def contents(self) -> str:
-        """ "": its files change."""
+        """No digest: its files change."""
         return ""
 
     def attach(self) -> Path:

@@ -106,7 +106,7 @@ class Volumes:
         attached = dict(zip([each.mount for each in command.volumes], paths, strict=True))
         os.environ[VOLUMES] = json.dumps({**json.loads(os.environ.get(VOLUMES, "{}")), **attached})
         self.tell_states()
-        self._tell(VolumesAttached(paths=tuple(paths), contents=tuple(each.contents for each in self._attached)))
+        self._tell(VolumesAttached(contents=tuple(each.contents for each in self._attached)))
 
     def _attach_one(self, volume: NodeVolume, index: int, cache: Path, fetcher: Fetcher) -> Path:
         try:
@@ -225,8 +225,7 @@ class Volumes:
         if self._attached:
             left = self._save(stalled)
             left += [each.unclosed() for each in self._attached if isinstance(each, MountedVolume)]
-            names = [name for each in left for name in each.names]
-            self._tell(VolumesFlushed(tuple(names[:_NAMED]), _sentence(left)))
+            self._tell(VolumesFlushed(_sentence(left)))
         for attached in self._attached:
             attached.detach()
         if self._space is not None:
@@ -234,7 +233,7 @@ class Volumes:
         self.closed.set()
 
     def _say(self, line: str) -> None:
-        self._tell(Output(0, "stderr", f"node {self._node}: {line}\n"))
+        self._tell(Output(0, "stderr", f"{line}\n"))
 
     def tell_states(self) -> None:
         """Send the states to the client. Does not block."""

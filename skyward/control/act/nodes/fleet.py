@@ -13,6 +13,7 @@ from skyward.control.act.nodes.launching import Launcher
 from skyward.control.act.nodes.node import Node
 from skyward.control.act.nodes.outages import reason_of_loss, watch_outages
 from skyward.control.act.nodes.version_differences import VersionDifferences
+from skyward.control.act.nodes.volume_reports import VolumeReports
 from skyward.control.decide.machines import messages as machines
 from skyward.control.decide.machines.reconciler import NOT_NEEDED
 from skyward.control.decide.machines.sources import MachineSource, RefusalKind
@@ -43,7 +44,7 @@ from skyward.wire.protocol.messages import (
     Topology,
     WorkerEvent,
 )
-from skyward.wire.protocol.volumes import RefreshVolumes, VolumesWritten
+from skyward.wire.protocol.volumes import VolumesWritten
 
 __all__ = ["Fleet", "WarmTerms"]
 
@@ -81,7 +82,7 @@ class Fleet:
         nodes: nodes that have a machine, by rank.
         startups: startup tracker of the nodes.
         entering, entered: number of nodes, started by another process, that are being attached, and were attached.
-        unflushed: the files of volumes that closed nodes could not upload, each with the reason, as sentences.
+        volume_reports: what the nodes have reported about their volumes.
         keep_for: returns the terms on which a machine that the pool needs no longer is kept warm; None for not at all.
     """
 
@@ -109,10 +110,7 @@ class Fleet:
         self._starting: dict[int, asyncio.Task[None]] = {}
         self._background = BackgroundTasks()
         self._strays = BackgroundTasks()
-        self.unflushed: list[str] = []
-        self._written: set[str] = set()
-        self._versions: dict[tuple[str, str], tuple[str, int]] = {}
-        self._copied: dict[str, tuple[str, int]] = {}
+        self.volume_reports = VolumeReports()
         self._watching = False
         self._total = 0
         self._announcing = False
@@ -205,7 +203,7 @@ class Fleet:
                 _logger.warning("a node did not shut down cleanly: %s", unclosed)
         for machine, node in self._brought_up.items():
             self._end_stray(machine, node)
-            self._note_unflushed(node)
+            self.volume_reports.closed(node)
         kept = await self._make_warm(warm)
         self.nodes.clear()
         self._brought_up.clear()
@@ -391,10 +389,8 @@ class Fleet:
             self._instances[machine] = node.instance
             self.entered += is_attaching
             self._tell(machines.Joined(machine, self._owners[machine].found(node), is_attaching))
-            self._compare_copies(node)
             node.release()
-            if self._written and node.volumes:
-                node.tell(RefreshVolumes(tuple(self._written)))
+            self.volume_reports.joined(node, owner.note)
             if is_attaching:
                 self._tell(machines.TakenOver(machine))
             if self.clustering is not None:
@@ -440,7 +436,7 @@ class Fleet:
                 if reason == NOT_NEEDED and await self._spare(machine, node):
                     return
                 await node.close()
-                self._note_unflushed(node)
+                self.volume_reports.closed(node)
                 # Only now: if this is cancelled before, `close` continues with the node.
                 if self._brought_up.pop(machine, None) is not None:
                     self._end_stray(machine, node)
@@ -458,48 +454,13 @@ class Fleet:
         if isinstance(event, NodeReport):
             self._reported(node, event)
         elif isinstance(event, VolumesWritten):
-            self._wrote(node, event)
+            self.volume_reports.wrote(node, event, self.nodes.values(), self._owners[node.machine].note)
         elif isinstance(event, ReclaimNotice):
             self._tell(machines.Reclaimed(node.machine, event.seconds))
         elif not isinstance(event, Clustered | CollectionsFilled | LossReported | CopiesReport | Peered | Fetched):
             self._route(node, event)
         elif self.clustering is not None:
             self.clustering.handle(node, event)
-
-    def _wrote(self, node: Node, written: VolumesWritten) -> None:
-        """Have the other nodes look for what a node has written, before their next tasks; name what was written twice.
-
-        Nodes that write at the same time see each other's version neither before nor after.
-        """
-        self._written.add(written.mount)
-        for key, before, after in written.files:
-            last, rank = self._versions.get((written.mount, key), (before, node.rank))
-            if last != before and rank != node.rank:
-                self._owners[node.machine].note(
-                    f"{key!r} of the volume at {written.mount} was written by nodes {rank} and {node.rank}, and "
-                    "neither had seen the version of the other: the last one is kept."
-                )
-            self._versions[written.mount, key] = after, node.rank
-        for other in self.nodes.values():
-            if other is not node and other.phase == "ready":
-                other.tell(RefreshVolumes((written.mount,)))
-
-    def _compare_copies(self, node: Node) -> None:
-        """Tell the user if a node has another version of a copied volume than the nodes before it."""
-        for mount, contents in node.contents.items():
-            before, rank = self._copied.setdefault(mount, (contents, node.rank))
-            if contents != before:
-                self._copied[mount] = contents, node.rank
-                self._owners[node.machine].note(
-                    f"node {node.rank} has a newer copy of the volume at {mount} than node {rank}: its objects were "
-                    "changed meanwhile. `pool.update(...)`, or a new pool, gives all nodes the same."
-                )
-
-    def _note_unflushed(self, node: Node) -> None:
-        if node.unflushed:
-            self.unflushed.append(f"node {node.rank}: {node.unflushed}")
-            node.unflushed = ""
-            _logger.error("node %s: %s", node.rank, self.unflushed[-1])
 
     def _on_overdue(self, node: Node, tasks: tuple[int, ...], reason: str) -> None:
         if self.nodes.get(node.rank) is node:

@@ -308,7 +308,7 @@ class Node:
                     self._attaching.set_result(event)
             case VolumeStates(states):
                 self.volumes, self._volumes_at = states, time.monotonic()
-            case VolumesFlushed(_, why):
+            case VolumesFlushed(why):
                 self.unflushed = why
             case Prepared():
                 if self._preparing is not None and not self._preparing.done():

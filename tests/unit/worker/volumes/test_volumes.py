@@ -67,12 +67,7 @@ def test_end_tells_the_files_that_are_left_and_detaches_once() -> None:
     made = with_volumes(told, volume)
     made.close()
     made.close()
-    assert told == [
-        VolumesFlushed(
-            ("s3://bucket/a", "s3://bucket/b"),
-            "2 files could not be uploaded: s3://bucket/a and s3://bucket/b; the store is away",
-        )
-    ]
+    assert told == [VolumesFlushed("2 files could not be uploaded: s3://bucket/a and s3://bucket/b; the store is away")]
     assert volume.detached == 1
     assert made.closed.is_set()
 
