@@ -10,13 +10,14 @@ from skyward.cli.pools.opening import lease_text, make_pool
 from skyward.cli.terminal.answers import say, speaker, write_lines
 from skyward.cli.terminal.interrupts import Interrupts
 from skyward.errors import SpecError
+from skyward.formatting import money_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from skyward.pool.compute import Compute
 
-__all__ = ["up"]
+__all__ = ["budget_warning", "up"]
 
 _DRAW_EVERY = 0.5
 """Seconds between looks at the pool."""
@@ -52,7 +53,19 @@ def up(*, pool: str, detach: bool = False, quiet: bool = False, options: Mapping
     return 0
 
 
+def budget_warning(name: str, budget: float | None, per_hour: float) -> str:
+    """Return a warning that no process watches the budget of a pool that is left, USD; "" if it cannot be exceeded."""
+    if budget is None or not per_hour:
+        return ""
+    return (
+        f"The budget of {money_text(budget)} is watched only while a command or a notebook uses the pool: left alone, "
+        f"its nodes cost {money_text(per_hour)} an hour until their lease ends. `--ttl SECONDS` makes the lease shorter, "
+        f"and `skyward down {name}` ends it."
+    )
+
+
 def _detach(pool: "Compute", interrupts: Interrupts) -> int:
+    before = pool.snapshot()
     if not pool.leave():
         with interrupts.closing():
             pool.close()
@@ -63,6 +76,8 @@ def _detach(pool: "Compute", interrupts: Interrupts) -> int:
     name = pool.name
     write_lines([f"Pool {name!r} is left to its lease {lease_text(pool)}."])
     say(f"`skyward run --pool {name} SCRIPT` and `skyward exec {name}` use it; `skyward down {name}` ends it.")
+    if warning := budget_warning(name, before.budget, before.per_hour):
+        say(warning)
     return 0
 
 

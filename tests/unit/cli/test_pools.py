@@ -1,4 +1,4 @@
-"""Names of the pools of scripts."""
+"""Pools of the command line: their names, and what is refused and said when they are left."""
 
 import re
 
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import skyward as sky
-from skyward.cli.pools.up import up
+from skyward.cli.pools.up import budget_warning, up
 from skyward.cli.scripts.run import pool_name
 
 
@@ -34,3 +34,10 @@ def test_every_file_name_gives_a_name_that_pools_may_have(script: str) -> None:
 def test_pool_that_may_have_no_nodes_is_not_left_to_its_lease() -> None:
     with pytest.raises(sky.SpecError, match=r"give it at least one with --detach, such as `--nodes 1:4`"):
         up(pool="empty", detach=True, options={"nodes": sky.Nodes(0, 3), "provider": "local"})
+
+
+def test_budget_that_nobody_watches_is_pointed_out_with_the_price() -> None:
+    warning = budget_warning("cheap", 0.5, 28.8)
+    assert "budget of $0.50 is watched only while" in warning
+    assert "cost $28.80 an hour until their lease ends" in warning
+    assert budget_warning("cheap", None, 28.8) == budget_warning("cheap", 0.5, 0.0) == ""
