@@ -59,7 +59,7 @@ def budget_warning(name: str, budget: float | None, per_hour: float) -> str:
         return ""
     return (
         f"The budget of {money_text(budget)} is watched only while a command or a notebook uses the pool: left alone, "
-        f"its nodes cost {money_text(per_hour)} an hour until their lease ends. `--ttl SECONDS` makes the lease shorter, "
+        f"its nodes cost {money_text(per_hour)} an hour until their lease ends. `--ttl 60` makes the lease shorter, "
         f"and `skyward down {name}` ends it."
     )
 
