@@ -56,6 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     called = Path(sys.argv[0]).name
     program = called if called in _NAMES else "skyward"
     speak_as(program)
+    _open_missing_streams()
     try:
         if words[:1] == [COMPLETE]:
             completed: int = _handler("skyward.cli.terminal.completing:complete")(words[1:])
@@ -158,8 +159,15 @@ def _write(text: str) -> None:
     sys.stdout.write(f"{text}\n")
 
 
+def _open_missing_streams() -> None:
+    """Open the null device in place of a standard stream that was closed, as by `>&-`."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))
+
+
 def _leave_output(error: OSError) -> int:
-    """Drop what cannot be written to standard output, and return the exit status.
+    """Drop what cannot be written, to standard output unless the error names another file; return the exit status.
 
     A reader that has closed the pipe, such as `head`, has read enough: the status is that of SIGPIPE in a shell.
     """
@@ -168,7 +176,7 @@ def _leave_output(error: OSError) -> int:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes it at its end
     if error.errno == errno.EPIPE:
         return 128 + signal.SIGPIPE
-    say(f"{error.strerror}; free some space, and try again")
+    say(f"{error.filename or 'standard output'} cannot be written: {error.strerror}; free some space, and try again.")
     return 1
 
 

@@ -34,20 +34,25 @@ that updates may take: a snapshot of a thousand nodes is slow."""
 _MARK = {logging.WARNING: "warning: "}
 
 
-_is_quiet: ContextVar[bool] = ContextVar("is_quiet", default=False)
+type _Quiet = Literal["never", "opening", "always"]
+
+_quiet: ContextVar[_Quiet] = ContextVar("quiet", default="never")
 
 
 @contextmanager
-def opening_quietly() -> Iterator[None]:
+def opening_quietly(*, stays: bool = False) -> Iterator[None]:
     """Show only notes and warnings of the pools that are opened in this context, until they are open.
 
     No effect on pools whose option `console` is not True.
+
+    Args:
+        stays: also once they are open, until they are closed.
     """
-    before = _is_quiet.set(True)
+    before = _quiet.set("always" if stays else "opening")
     try:
         yield
     finally:
-        _is_quiet.reset(before)
+        _quiet.reset(before)
 
 
 def style_of(option: "bool | Option") -> Style:
@@ -90,7 +95,7 @@ class PoolConsole:
         can_be_quiet: bool = True,
     ) -> None:
         self.style = style
-        self._opens_quietly = can_be_quiet and _is_quiet.get()
+        self._quiet: _Quiet = _quiet.get() if can_be_quiet else "never"
         self._snapshot = snapshot
         self._write = write or (lambda line: at.write(sys.stderr, line))
         self._screen = at
@@ -145,8 +150,9 @@ class PoolConsole:
             case _:
                 pass
         line = line_of(event)
-        if self._opens_quietly:
-            self._opens_quietly = not self._opened
+        if self._quiet != "never":
+            if self._opened and self._quiet == "opening":
+                self._quiet = "never"
             if line.level < logging.WARNING and not isinstance(event, events.PoolNote):
                 return
         prefix = "" if isinstance(event, events.PoolNote) else f"skyward: pool {event.pool!r}: "
@@ -194,7 +200,7 @@ class PoolConsole:
             return
         began = time.perf_counter()
         with self._lock:  # so that nothing is drawn after the last waiter has left
-            if self._waiting and not self._opens_quietly and time.monotonic() >= self._since + PATIENCE:
+            if self._waiting and self._quiet == "never" and time.monotonic() >= self._since + PATIENCE:
                 self._screen.draw(self._status())
         self._draw_later((time.perf_counter() - began) / SHARE)
 

@@ -124,6 +124,15 @@ def test_exit_status_is_that_of_the_script(terminal: TmuxTerminal, source: str, 
     done = terminal.run(f"skyward run {script(terminal, 't.py', source)} --quiet", to_files=True)
     assert (done.status, done.out) == (status, b"")
     assert says in done.errors
+    assert "skyward: pool" not in done.errors
+
+
+def test_failed_script_is_a_failed_task(terminal: TmuxTerminal) -> None:
+    """Regression: the pool said that one task was done."""
+    failing = script(terminal, "failing.py", "import sys\nsys.exit(3)\n")
+    for options, counted in (("", "0 tasks done, 1 failed"), ("--nodes 2 --on all", "0 tasks done, 2 failed")):
+        done = terminal.run(f"skyward run {failing} {options}", to_files=True)
+        assert (done.status, done.errors.splitlines()[-1].rpartition(": ")[2]) == (3, counted)
 
 
 def test_script_on_all_nodes_has_labelled_lines(terminal: TmuxTerminal) -> None:
@@ -229,7 +238,7 @@ def test_timeout_has_a_status_of_its_own(terminal: TmuxTerminal) -> None:
 def test_reader_that_has_read_enough_ends_the_script(terminal: TmuxTerminal) -> None:
     endless = script(terminal, "endless.py", "while True:\n    print('y' * 1000)\n")
     done = terminal.run(f"(skyward run {endless} --quiet; echo $? >left) | head -c 3", to_files=True)
-    assert (done.status, done.out) == (0, b"yyy")
+    assert (done.status, done.out, done.err) == (0, b"yyy", b"")  # not the traceback of the stopped script
     wait_for(lambda: (terminal.folder / "left").exists(), "the end of the command")
     assert (terminal.folder / "left").read_text() == "141\n"
     assert status_of(terminal) == []
@@ -249,6 +258,12 @@ def test_detached_pool_runs_scripts_and_commands(terminal: TmuxTerminal) -> None
     assert sorted(done.errors.splitlines()) == ["[node 0] 42", "[node 1] 42"]
     done = terminal.run("skyward exec kept -- python -c 'import sys; sys.exit(5)'", to_files=True)
     assert done.status == 5
+    for command in (f"run --pool kept {hello}", "exec kept"):
+        for on, says in (("7", "pool 'kept' has no node 7; it has nodes 0 and 1."), ("gpu", "it has no groups.")):
+            refused = terminal.run(f"skyward {command} --on {on} -- true", to_files=True)
+            assert (refused.status, refused.text, says in refused.errors) == (2, "", True)
+    refused = terminal.run(f"skyward run --pool kept {hello} --file nothing.csv", to_files=True)
+    assert (refused.status, refused.errors.startswith("skyward run: --file nothing.csv: no such file")) == (2, True)
     done = terminal.run("skyward exec kept -- no-such-program --flag", to_files=True)
     assert (done.status, "no-such-program cannot be started on node" in done.errors) == (127, True)
     (pool,) = status_of(terminal, "kept")
@@ -297,7 +312,7 @@ def test_shell_on_a_node(terminal: TmuxTerminal) -> None:
     terminal.type("exit 3").press("ENTER")
     assert started.ended().status == 3
     wrong = terminal.run("skyward ssh kept 7", to_files=True)
-    assert (wrong.status, wrong.errors) == (1, "skyward ssh: Pool 'kept' has no node 7; it has 0.\n")
+    assert (wrong.status, wrong.errors) == (2, "skyward ssh: Pool 'kept' has no node 7; it has 0.\n")
     none = terminal.run("skyward ssh nothing", to_files=True)
     assert none.status == 2
     assert none.errors == "skyward ssh: There is no pool 'nothing'; `skyward status` lists all pools.\n"
@@ -317,7 +332,9 @@ def test_pool_in_the_foreground_is_shown_and_given_back(terminal: TmuxTerminal) 
         for command in ("logs shown --node 1", "ssh shown"):
             refused = other.run(f"skyward {command}", to_files=True)
             assert refused.status == 1
-            assert re.search(r"belong to process \d+ on \S+, and end with it: they cannot be", refused.errors)
+            assert re.search(
+                r"belong to process \d+ on \S+, and end with it: no other process can read", refused.errors
+            )
         assert other.run("skyward logs shown", to_files=True).status == 0
     terminal.press("C-c")
     assert started.ended().status == 0

@@ -30,7 +30,8 @@ def nodes_of_pool(pool: "RecordedPool", rank: int | None) -> "list[RecordedMachi
     """Return the nodes of a pool by rank; only the one of this rank, if it is given.
 
     Raises:
-        UsageError: there is no such node.
+        SpecError: there is no such node.
+        UsageError: no other process can reach its nodes.
     """
     if reason := unreachable(pool):
         raise UsageError(reason)
@@ -39,17 +40,20 @@ def nodes_of_pool(pool: "RecordedPool", rank: int | None) -> "list[RecordedMachi
     if not chosen:
         known = ", ".join(str(each.rank) for each in nodes)
         what = "node" if rank is None else f"node {rank}"
-        raise UsageError(f"Pool {pool.name!r} has no {what}; it has {known or 'none yet'}.")
+        raise SpecError(f"Pool {pool.name!r} has no {what}; it has {known or 'none yet'}.")
     return chosen
 
 
 def unreachable(pool: "RecordedPool") -> str:
-    """Return why no node of a pool can be entered from another process; empty if some can."""
+    """Return why another process cannot reach the nodes of a pool; empty if it can reach some."""
     machines = pool.machines
     if not machines or not all(isinstance(each.access, LocalAccess) for each in machines):
         return ""
     owner = pool.owner or "a process that is gone"
-    return f"The nodes of pool {pool.name!r} belong to {owner}, and end with it: they cannot be entered from here."
+    return (
+        f"The nodes of pool {pool.name!r} belong to {owner}, and end with it: no other process can read their logs or "
+        "open a shell on them."
+    )
 
 
 def terminal(machine: "RecordedMachine", pool: str) -> list[str]:

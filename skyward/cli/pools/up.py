@@ -40,7 +40,7 @@ def up(*, pool: str, detach: bool = False, quiet: bool = False, options: Mapping
         )
     with Interrupts(speaker(), lambda: _leaving(compute)) as interrupts:
         try:
-            with opening_quietly() if quiet else nullcontext():
+            with opening_quietly(stays=True) if quiet else nullcontext():
                 compute.open()
         except KeyboardInterrupt:  # it was closed again
             return interrupts.status

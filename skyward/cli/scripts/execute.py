@@ -5,7 +5,9 @@ import secrets
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from skyward.cli.pools.access import find_pool
 from skyward.cli.pools.opening import attach_left
+from skyward.cli.scripts.placing import check_group, check_recorded_nodes
 from skyward.cli.scripts.streaming import is_several, stream, was_shared
 from skyward.cli.terminal.answers import say, speaker
 from skyward.cli.terminal.interrupts import Interrupts
@@ -25,10 +27,12 @@ def execute(*, pool: str, rest: Sequence[str], on: "On" = "one", timeout: float 
     """Run a command on nodes, and return its exit status. The pool is left again."""
     if not rest:
         raise SpecError(f"exec takes a command after `--`, as in `skyward exec {pool} -- nvidia-smi`.")
+    check_recorded_nodes(on, find_pool(pool))
     with Interrupts(speaker(), lambda: f"pool {pool!r} is left to its lease.", stays=True) as interrupts:
         try:
             compute = attach_left(pool)
             try:
+                check_group(on, pool, compute.groups)
                 shape: Shape = "all" if is_several(on) else "single"
                 transfer = FileTransfer(FileOptions(), os.getcwd(), FetchedVersions(), shape, say)
                 files = transfer.request(shared=was_shared(compute))

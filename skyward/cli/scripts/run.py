@@ -8,11 +8,14 @@ from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from skyward.cli.pools.access import find_pool
 from skyward.cli.pools.opening import attach_left, lease_text, make_pool
 from skyward.cli.scripts.local_script import LocalScript
+from skyward.cli.scripts.placing import check_group, check_new_nodes, check_recorded_nodes
 from skyward.cli.scripts.streaming import is_several, stream, was_shared
 from skyward.cli.terminal.answers import say, speaker
 from skyward.cli.terminal.interrupts import Interrupts
+from skyward.cli.terminal.refusal import refusing
 from skyward.errors import SpecError
 from skyward.files.transfer.choice import FileOptions
 from skyward.files.transfer.transfer import FetchedVersions, FileTransfer
@@ -58,8 +61,13 @@ def run(
     name = pool or pool_name(script)
     compute = None if left else make_pool(name, given)
     asked = FileOptions(files, sync, fetch, given.get("image.excludes", ()), file_limit)
-    if compute is not None:
-        _prepared(local, asked, compute, on)  # before anything costs money
+    with refusing():  # before anything starts, and costs money
+        if compute is None:
+            check_recorded_nodes(on, find_pool(name))
+            _prepared(local, asked, on, shared=True)  # which is known only then
+        else:
+            check_new_nodes(on, compute)
+            _prepared(local, asked, on, shared=was_shared(compute))
 
     def leaving() -> str:
         return _leaving(name, compute)
@@ -70,11 +78,12 @@ def run(
                 if compute is None:
                     compute = attach_left(name)
                     stack.callback(_leave, compute)
+                    check_group(on, name, compute.groups)
                 else:
                     with _opening(quiet=quiet):
                         compute.open()
                     stack.callback(_close, compute, interrupts)
-                request, transfer = _prepared(local, asked, compute, on, rest)
+                request, transfer = _prepared(local, asked, on, rest, shared=was_shared(compute))
                 return stream(compute, request, on, transfer, timeout=timeout)
         except KeyboardInterrupt:
             return interrupts.status
@@ -102,11 +111,11 @@ def _is_left(name: str) -> bool:
 def _opening(*, quiet: bool) -> Any:
     from skyward.reporting.console import opening_quietly
 
-    return opening_quietly() if quiet else nullcontext()
+    return opening_quietly(stays=True) if quiet else nullcontext()
 
 
 def _prepared(
-    script: LocalScript, asked: FileOptions, pool: "Compute", on: "On", rest: Sequence[str] = ()
+    script: LocalScript, asked: FileOptions, on: "On", rest: Sequence[str] = (), *, shared: bool
 ) -> tuple[ScriptRequest, FileTransfer]:
     """Return the request with the files of the script as they are now.
 
@@ -114,7 +123,6 @@ def _prepared(
         UsageError: a file cannot be sent.
         TooLargeError: the files exceed the limit.
     """
-    shared = was_shared(pool)
     path = script.path if shared else script.relative
     sent = asked.files if shared else (path, *script.beside, *asked.files)
     options = FileOptions(sent, asked.sync, asked.fetch, asked.excludes, asked.limit)

@@ -3,15 +3,18 @@
 import codecs
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from threading import Lock
-from typing import Any
+from typing import Any, Final
 
 from skyward.events.output import StreamName
 from skyward.reporting.interleave import LabelledLines, Piece, Source
 from skyward.reporting.task_output import live_columns
 
 __all__ = ["ScriptOutput"]
+
+_NAMES: Final[Mapping[StreamName, str]] = {"stdout": "standard output", "stderr": "standard error"}
 
 
 class ScriptOutput:
@@ -25,43 +28,52 @@ class ScriptOutput:
         self._lines = LabelledLines(time.monotonic) if label else None
         self._decoders: dict[tuple[int, int], codecs.IncrementalDecoder] = {}
         self._lock = Lock()
+        self._has_failed = False
 
     def write(self, node: int, descriptor: int, data: bytes) -> None:
         """Write what a script wrote to descriptor 1 or 2.
 
         Raises:
-            OSError: it cannot be written, as to a closed pipe.
+            OSError: it cannot be written, as to a closed pipe. What the stopped script still writes is dropped then.
         """
         with self._lock:
             if self._lines is None:
-                target = (sys.stdout if descriptor == 1 else sys.stderr).buffer
-                target.write(data)
-                target.flush()
+                self._put([("stdout" if descriptor == 1 else "stderr", data)])
                 return
             key = node, descriptor
             if key not in self._decoders:
                 self._decoders[key] = codecs.getincrementaldecoder("utf-8")("replace")
             text = self._decoders[key].decode(data)
             stream: StreamName = "stdout" if descriptor == 1 else "stderr"
-            self._put(self._lines.add(Source(node), stream, text, columns=live_columns))
+            self._put_text(self._lines.add(Source(node), stream, text, columns=live_columns))
 
-    def _put(self, pieces: list[Piece]) -> None:
-        for stream, text in pieces:
+    def _put_text(self, pieces: list[Piece]) -> None:
+        self._put([(stream, text.encode("utf-8", "replace")) for stream, text in pieces])
+
+    def _put(self, pieces: list[tuple[StreamName, bytes]]) -> None:
+        for stream, data in pieces:
             target = getattr(sys, stream)
-            target.flush()
-            target.buffer.write(text.encode("utf-8", "replace"))
-            target.buffer.flush()
+            try:
+                target.flush()
+                target.buffer.write(data)
+                target.buffer.flush()
+            except OSError as error:
+                self._has_failed = True
+                error.filename = _NAMES[stream]
+                raise
 
     def finish(self) -> None:
         """Write the unfinished lines."""
         with self._lock:
-            if self._lines is not None:
-                self._put(self._lines.finish(columns=live_columns))
+            if self._lines is not None and not self._has_failed:
+                self._put_text(self._lines.finish(columns=live_columns))
 
     # The sink of the task: what a stopped script still writes.
 
     def output(self, node: int, stream: StreamName, text: str) -> None:
         """Write what a stopped script writes, unless nobody reads it any more."""
+        if self._has_failed:
+            return
         with suppress(OSError):
             self.write(node, 1 if stream == "stdout" else 2, text.encode("utf-8", "replace"))
 

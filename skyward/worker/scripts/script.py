@@ -19,6 +19,7 @@ from skyward.worker.scripts.log import ScriptLog
 from skyward.worker.scripts.modules import place_modules
 from skyward.worker.scripts.process import OutputPiece, ScriptProcess
 from skyward.worker.tasks.guard import Interrupted
+from skyward.worker.tasks.jobs import Job
 
 __all__ = ["ScriptEnd", "ScriptRequest", "run_script"]
 
@@ -95,6 +96,7 @@ def run_script(request: ScriptRequest) -> Generator[OutputPiece, None, ScriptEnd
         end = ScriptEnd(node, process.status, files.collect({}))
         if stopped:
             raise _interrupted(end, task)
+        _note_failure(end, task)
         return end
     finally:
         files.leave()
@@ -125,6 +127,14 @@ def _interrupted(end: ScriptEnd, task: TaskContext | None) -> Interrupted:
     if task is not None:
         task.leaves = True
     return stop
+
+
+def _note_failure(end: ScriptEnd, task: TaskContext | None) -> None:
+    """Let the task count as failed if the script has failed. A member of a collective would stop the others by that."""
+    job = None if task is None else task.job
+    if task is not None and end.status and isinstance(job, Job) and job.submit.collective is None:
+        task.raised = "SystemExit"
+        task.reason = f"exit status {end.status}" if end.status > 0 else f"signal {-end.status}"
 
 
 def _command(request: ScriptRequest) -> list[str]:

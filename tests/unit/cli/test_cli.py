@@ -77,8 +77,15 @@ def test_full_device_is_named() -> None:
         done = subprocess.run([sys.executable, "-m", "skyward", "reap"], stdout=full, stderr=PIPE, check=False)
     assert (done.returncode, done.stderr) == (
         1,
-        b"skyward reap: No space left on device; free some space, and try again\n",
+        b"skyward reap: standard output cannot be written: No space left on device; free some space, and try again.\n",
     )
+
+
+@pytest.mark.parametrize("words", ["--help", "status", "reap --json"])
+def test_command_without_standard_output_is_no_error(words: str) -> None:
+    command = f"exec {sys.executable} -m skyward {words} >&-"
+    done = subprocess.run(command, shell=True, stderr=PIPE, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_only_the_chosen_policy_runs(capsys: pytest.CaptureFixture[str]) -> None:

@@ -146,6 +146,14 @@ def test_pool_that_opens_quietly_shows_only_notes_and_warnings_until_it_is_open(
     assert "starting 2 nodes" in shown("minimal", start)[0]
 
 
+def test_pool_that_stays_quiet_shows_no_closing_line() -> None:
+    """Regression: `skyward run --quiet` printed it."""
+    ready = ev.PoolReady("p", 1, 0.0, 2, 1.0)
+    with opening_quietly(stays=True):
+        lines = shown("minimal", ready, made(ev.NodeLost), made(ev.PoolClosed))
+    assert [line.rstrip().rpartition(": ")[2] for line in lines] == ["why; replacing it"]
+
+
 def test_console_that_was_asked_for_is_not_quiet() -> None:
     start = ev.PoolProvisioning("p", 1, 0.0, "local", 2)
     with opening_quietly():
