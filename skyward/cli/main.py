@@ -163,7 +163,7 @@ def _open_missing_streams() -> None:
     """Open the null device in place of a standard stream that was closed, as by `>&-`."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - it stays open
 
 
 def _leave_output(error: OSError) -> int:

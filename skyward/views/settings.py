@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from skyward.config import Config
 
-__all__ = ["default_settings", "setting_rows", "shown_value"]
+__all__ = ["default_settings", "plain_value", "settings_of", "shown_value"]
 
 
 @cache
@@ -22,7 +22,7 @@ def default_settings() -> Mapping[str, Any]:
     )
 
 
-def setting_rows(config: "Config", pool: str, paths: Iterable[str]) -> list[tuple[str, str, str]]:
+def settings_of(config: "Config", pool: str, paths: Iterable[str]) -> list[tuple[str, Any, str]]:
     """Return the path, the value and the source of each setting of a pool that would be opened now.
 
     Args:
@@ -35,7 +35,28 @@ def setting_rows(config: "Config", pool: str, paths: Iterable[str]) -> list[tupl
     """
     found = {path: (each.value, each.where) for path, each in config.pool(pool).items()}
     values = {path: (default_settings()[path], "default") for path in paths} | found
-    return [(path, shown_value(path, value), source) for path, (value, source) in values.items()]
+    return [(path, value, source) for path, (value, source) in values.items()]
+
+
+def plain_value(path: str, value: Any) -> Any:
+    """Return a setting of a pool as JSON has it. Environment variables are their names only, as in `shown_value`."""
+    from skyward.specs import Nodes
+
+    match value:
+        case tuple() | list() | frozenset():
+            return [
+                shown_value(path, each) for each in (sorted(value, key=str) if isinstance(value, frozenset) else value)
+            ]
+        case Nodes() if str(value).isdecimal():
+            return int(str(value))
+        case Mapping():
+            return dict(value) if path == "resources" else [*value]
+        case bool() | int() | float():
+            return value
+        case None if path != "provider":
+            return None
+        case _:
+            return shown_value(path, value)
 
 
 def shown_value(path: str, value: Any) -> str:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from skyward.pool.reaping.recorded_pools import RecordedPool
+    from skyward.pool.reaping.recorded_pools import RecordedMachine, RecordedPool
 
 __all__ = ["status"]
 
@@ -75,7 +75,7 @@ def _machines(found: "Sequence[RecordedPool]") -> "Table":
     rows = [
         (
             *((each.name,) if len(found) > 1 else ()),
-            "" if one.rank is None else one.rank,
+            _node(each, one),
             one.id,
             one.address,
             one.place,
@@ -85,6 +85,15 @@ def _machines(found: "Sequence[RecordedPool]") -> "Table":
     ]
     header = (*(("pool",) if len(found) > 1 else ()), "node", "machine", "address", "place")
     return grid(header, rows, cut=("address", "place"))
+
+
+def _node(pool: "RecordedPool", machine: "RecordedMachine") -> str:
+    """Return the rank of a machine's node, or why it is none."""
+    if machine.rank is not None:
+        return str(machine.rank)
+    if pool.warm_until:
+        return "none: warm"
+    return "none: leaving" if machine.directory else "none: starting"
 
 
 def _row(pool: "RecordedPool") -> dict[str, Any]:
