@@ -28,6 +28,7 @@ python_use_unqualified_type_names = True
 napoleon_custom_sections = ["Source"]
 napoleon_attr_annotations = True
 default_role = "code"
+smartquotes = False  # it makes a dash of the hyphens of an option
 add_module_names = False
 maximum_signature_line_length = 100
 

@@ -2,8 +2,9 @@
 
 from docs.generate.markdown import entry, prose
 from docs.generate.options import option_entries
-from skyward.cli.main import _help as help_of_command
+from skyward.cli.main import _help as help_of_terminal
 from skyward.commands.table.every_command import OF_COMMAND_LINE
+from skyward.commands.words import described_flags
 from skyward_kernel.commands.registry import COMMANDS
 
 __all__ = ["magic_commands", "terminal_commands"]
@@ -18,7 +19,7 @@ def magic_commands() -> str:
         if command.example:
             text += f" Example: `%sky {name} {command.example}`."
         parts.append(entry("magic", f"%sky {name}", command.usage, text))
-        parts.append(option_entries(f"%sky {name}", command.flags))
+        parts.append(option_entries(f"%sky {name}", described_flags(command)))
     return "\n".join(parts)
 
 
@@ -26,10 +27,9 @@ def terminal_commands() -> str:
     """Return an entry for each command of the terminal, with its `--help` and its options."""
     parts = []
     for name, command in OF_COMMAND_LINE.items():
-        parts.append(f"## `sky {name}`\n")
+        parts.append(f"## `skyward {name}`\n")
         text = prose(command.description or command.help)
-        parts.append(
-            entry("command", f"sky {name}", "", text, "", "```text", help_of_command("sky", name).rstrip(), "```")
-        )
-        parts.append(option_entries(f"sky {name}", command.flags))
+        shown = help_of_terminal("skyward", name).rstrip()
+        parts.append(entry("command", f"skyward {name}", "", text, "", "```text", shown, "```"))
+        parts.append(option_entries(f"skyward {name}", (*command.options, *command.collected)))
     return "\n".join(parts)

@@ -1,6 +1,6 @@
 """The keys of `skyward.toml`, from the classes that validate their values."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from inspect import signature
 from typing import Any
@@ -82,14 +82,14 @@ def _key(path: str, default: Any, text: str) -> str:
 
 def shown(default: Any) -> str:
     """Return a default as a file would have it."""
-    if default is None or default == () or default == {}:
+    if default is None or (isinstance(default, Collection) and not default):
         return "none"
     if isinstance(default, bool):
         return f"`{str(default).lower()}`"
     if isinstance(default, float):
         return f"`{default:g}`"
     if isinstance(default, str):
-        return f'`"{default}"`' if default else "none"
+        return f'`"{default}"`'
     if isinstance(default, (tuple, list, frozenset)):
         return ", ".join(f"`{each}`" for each in default)
     return f"`{default}`"

@@ -43,7 +43,7 @@ def _place(env: Any, text: str) -> tuple[str, str] | None:
         return entries.get(("magic", found[1]))
     if found := _COMMAND.match(text):
         both = (found[1], found[1].partition(" ")[0])
-        return next((place for name in both if (place := entries.get(("command", f"sky {name}")))), None)
+        return next((place for name in both if (place := entries.get(("command", f"skyward {name}")))), None)
     return None
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 __all__ = ["cell", "entry", "prose", "table"]
 
-_FLAG = re.compile(r"(?<![`\w-])(--[a-z][\w-]*)")
+_CODE_OR_FLAG = re.compile(r"(`+).+?\1|(?<![\w-])--[a-z][\w-]*")
 
 
 def cell(text: object) -> str:
@@ -27,5 +27,5 @@ def entry(kind: str, name: str, rest: str, *text: str) -> str:
 
 def prose(text: str) -> str:
     """Return a sentence of the code for a page: with a capital, a full stop, and flags as code."""
-    text = _FLAG.sub(r"`\1`", text.strip())
+    text = _CODE_OR_FLAG.sub(lambda found: found[0] if found[1] else f"`{found[0]}`", text.strip())
     return f"{text[:1].upper()}{text[1:].rstrip('.')}." if text else ""

@@ -1,4 +1,4 @@
-"""Parsers of the options of `sky simulate`."""
+"""Parsers of the options of `skyward simulate`."""
 
 import contextlib
 import math

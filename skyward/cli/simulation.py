@@ -1,4 +1,4 @@
-"""`sky simulate`: scaling policies against a simulated cloud, and replays of decision logs."""
+"""`skyward simulate`: scaling policies against a simulated cloud, and replays of decision logs."""
 
 import json
 import sys

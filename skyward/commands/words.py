@@ -10,7 +10,7 @@ from skyward.commands.option import Option, explain
 from skyward.commands.parsing import parse_options
 from skyward.errors import SpecError, UsageError
 
-__all__ = ["Values", "complete_command", "complete_options", "help_of_command", "help_text", "parse"]
+__all__ = ["Values", "complete_command", "complete_options", "described_flags", "help_of_command", "help_text", "parse"]
 
 type Values = Mapping[str, Callable[[str], Iterable[str]]]
 """Functions that list the values of an argument, by its kind, or of an option, by its target.
@@ -102,10 +102,14 @@ def help_of_command(command: Command, prefix: str = "%sky") -> str:
     parts = [f"{prefix} {command.name} {command.usage}".rstrip(), f"  {command.help}"]
     if command.example:
         parts.append(f"  example: {prefix} {command.name} {command.example}")
-    flags = [replace(each, help=_POOL_HELP) if each.target == POOL_OPTION.target else each for each in command.flags]
-    if flags:
+    if flags := described_flags(command):
         parts.append(f"\nOptions:\n{explain(flags)}")
     return "\n".join(parts)
+
+
+def described_flags(command: Command) -> list[Option]:
+    """Return the options of a command as its help describes them: a pool is opened on first use only by cells."""
+    return [replace(each, help=_POOL_HELP) if each is POOL_OPTION else each for each in command.flags]
 
 
 _POOL_HELP = "the name of the pool"

@@ -67,7 +67,7 @@ def set_aside(path: Path, format: int) -> None:
             command = shlex.join(["mv", str(path), str(aside)])
             raise JournalError(
                 f"{is_other}. Machines that it lists may be running: {'; '.join(running)}. Close these pools, or run "
-                f"`sky reap`, with that version. If you know that none is left, set the file aside: `{command}`. "
+                f"`skyward reap`, with that version. If you know that none is left, set the file aside: `{command}`. "
                 "To use both versions, name another directory in the environment variable SKYWARD_DATA_DIR."
             )
         try:

@@ -86,7 +86,7 @@ def attach(name: str, *, budget: float | None = None) -> "Compute":
         if settings is None or not (nodes_of(machines, journal.size(entry.id)) or goes_on):
             left = reap_pool(journal, entry, claim).error
             reaped = "Its machines were terminated; open a new pool."
-            failed = f"Its machines could not be terminated: {left}. Run `sky reap {name}` to try again."
+            failed = f"Its machines could not be terminated: {left}. Run `skyward reap {name}` to try again."
             why = _why_none(settings, clusters)
             raise UsageError(f"Pool {name!r} has no nodes to attach to: {why}. {failed if left else reaped}")
         groups, options = settings
@@ -139,7 +139,7 @@ def _check_budget(name: str, costs: "CostEntry | None", budget: float | None) ->
         raise UsageError(
             f"Pool {name!r} has spent {money_text(spent)} of its budget of {money_text(budget)}: attach to it with a "
             f"larger one, such as `sky.attach({name!r}, budget={_enough(spent)})` or `%sky attach {name} --budget "
-            f"{_enough(spent)}`, or terminate its machines with `sky reap {name}`. Until then they run under their "
+            f"{_enough(spent)}`, or terminate its machines with `skyward reap {name}`. Until then they run under their "
             f"lease, for {money_text(costs.per_hour)} an hour."
         )
 

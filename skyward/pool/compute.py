@@ -239,7 +239,7 @@ class Compute(RightSide):
         """Leave the contexts of the plugins, stop running tasks and terminate all machines. Idempotent.
 
         Raises:
-            ProvisioningError: some machines may be left; `sky reap` terminates them.
+            ProvisioningError: some machines may be left; `skyward reap` terminates them.
             StorageError: files that tasks wrote to volumes could not be uploaded; the message names them.
         """
         try:
@@ -254,7 +254,7 @@ class Compute(RightSide):
             if self._pool is not None:
                 with self._shown():
                     background.run(self._pool.close()).result()
-        except (ProvisioningError, StorageError):  # machines that are left are for `sky reap`
+        except (ProvisioningError, StorageError):  # machines that are left are for `skyward reap`
             opened.discard(self)
             _was_closed(self)
             raise

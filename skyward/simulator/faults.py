@@ -118,7 +118,7 @@ PRESETS = {
         false_alarms=0.05,
     ),
 }
-"""Faults by name, for `sky simulate --faults`."""
+"""Faults by name, for `skyward simulate --faults`."""
 
 
 def find_faults(name: str) -> Faults:

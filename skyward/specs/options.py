@@ -96,7 +96,7 @@ class Options(Value):
         max_concurrent_launches: maximum number of nodes requested at a time.
         metrics_interval: time between measurements of a node; None for none.
         decision_log: file to which each evaluation of the scaling policy is appended, with its inputs, for
-            `sky simulate --replay`; None for none.
+            `skyward simulate --replay`; None for none.
 
     Raises:
         SpecError: a field has a value that is not allowed.

@@ -478,7 +478,7 @@ def test_refused_firewall_rule_leaves_no_other(
 def test_stopped_machines_are_found_and_removed(cloud: FakeGoogleCloud, settings: sky.GCP, tmp_path: Path) -> None:
     async def main() -> None:
         async with prepared(settings, tmp_path) as (provider, cluster):
-            assert "`sky reap`" in cluster.notes[0]
+            assert "`skyward reap`" in cluster.notes[0]
             _, (machine,) = await provider.provision(cluster, 1)
             await until(provider, cluster, machine.id, "running")
             cloud.power_off(machine.id.partition("/")[2])

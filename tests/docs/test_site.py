@@ -118,8 +118,12 @@ def test_commands_of_notebooks_and_their_options_are_those_of_the_registry(entri
 
 
 def test_commands_of_terminals_and_their_options_are_those_of_the_table(entries: dict[str, set[str]]) -> None:
-    assert entries["sky:command"] == {f"sky {name}" for name in OF_COMMAND_LINE}
-    flags = {f"sky {name} {option.name}" for name, command in OF_COMMAND_LINE.items() for option in command.flags}
+    assert entries["sky:command"] == {f"skyward {name}" for name in OF_COMMAND_LINE}
+    flags = {
+        f"skyward {name} {option.name}"
+        for name, command in OF_COMMAND_LINE.items()
+        for option in (*command.options, *command.collected)
+    }
     assert {name for name in entries["sky:option"] if name[0] != "%"} == flags
 
 
@@ -228,6 +232,17 @@ class Page(HTMLParser):
 def pages(site: Path) -> Iterator[tuple[Path, Page]]:
     for path in sorted(site.rglob("*.html")):
         yield path, Page.of(path)
+
+
+def test_texts_of_the_reference_keep_their_options_and_code(site: Path) -> None:
+    """Regression: options had dashes for hyphens, code within code lost its backticks, and empty defaults were "."."""
+    wrong = [
+        f"{path.relative_to(site)}: {found[0]}"
+        for path, page in pages(site)
+        for found in re.finditer(r".{0,30}(?:[\u2013\u2014][a-z]|(?<!`)``(?!`)|Default: \.).{0,30}", page.text)
+        if path.parent.name in ("reference", "use", "howto", "api")
+    ]
+    assert wrong == []
 
 
 def test_every_internal_link_leads_somewhere(site: Path) -> None:

@@ -132,7 +132,7 @@ def test_pool_without_machines_whose_provider_cannot_be_asked_can_be_forgotten(
     cloud.fail("before prepare", 1000)
     cloud.fail("before terminate", 1)
     assert main(["reap", "never"]) == 1
-    assert "`sky reap --forget never` drops it from the journal" in capsys.readouterr().out
+    assert "`skyward reap --forget never` drops it from the journal" in capsys.readouterr().out
     assert main(["reap", "--forget", "never", "launched"]) == 1
     out = capsys.readouterr().out
     assert "never: forgotten; it never requested a machine\n" in out

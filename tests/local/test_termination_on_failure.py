@@ -1,5 +1,5 @@
 """Failures while a pool opens or closes: its machines are terminated before the caller gets the error, or are
-on record for `sky reap`. A failure to terminate one machine does not affect the others."""
+on record for `skyward reap`. A failure to terminate one machine does not affect the others."""
 
 import subprocess
 import sys
@@ -159,7 +159,7 @@ def test_unreachable_cloud_does_not_block_termination_on_another(
     )
     pool.open()
     clouds["down"].fail("before terminate")
-    with pytest.raises(sky.ProvisioningError, match=r"(?s)'both' may be left: .*is down.* Run `sky reap both`"):
+    with pytest.raises(sky.ProvisioningError, match=r"(?s)'both' may be left: .*is down.* Run `skyward reap both`"):
         pool.close()
     told = capsys.readouterr().err
     assert "closed after" not in told

@@ -430,5 +430,5 @@ def _notes(settings: GCP) -> tuple[str, ...]:
         return ()
     return (
         "Machines of Google Cloud that lose their client shut down by themselves, but their disks are paid until "
-        "`sky reap`; `sky.GCP(max_run_duration=SECONDS)` makes Google delete machine and disk after that time.",
+        "`skyward reap`; `sky.GCP(max_run_duration=SECONDS)` makes Google delete machine and disk after that time.",
     )

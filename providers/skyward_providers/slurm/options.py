@@ -38,7 +38,7 @@ _REFUSED: Mapping[str, tuple[str, str]] = {
     "partition": (_OURS, "`partition=` of sky.Slurm"),
     "requeue": ("Skyward replaces a lost node itself", ""),
     "no-requeue": (_OURS, ""),
-    "test-only": (_SUBMITS, "`sky doctor`, or a dry run of the pool"),
+    "test-only": (_SUBMITS, "`skyward doctor`, or a dry run of the pool"),
     "time": (_OURS, "`time=` of sky.Slurm"),
     "usage": (_SUBMITS, ""),
     "version": (_SUBMITS, ""),

@@ -44,8 +44,8 @@ _SHARED: Final = {"sshkeys": "SSH key", "scripts": "startup script"}
 _ARM: Final = ("GH200", "GB200", "GB300")
 
 _NOTE: Final = (
-    "Machines of Verda cannot end their own billing: if this computer is lost, run `sky reap` with the same journal, "
-    "or delete them in Verda's console."
+    "Machines of Verda cannot end their own billing: if this computer is lost, run `skyward reap` with the same "
+    "journal, or delete them in Verda's console."
 )
 
 

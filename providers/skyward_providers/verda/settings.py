@@ -22,7 +22,7 @@ class Verda:
     """Virtual machines with GPUs of Verda (formerly DataCrunch).
 
     Offers are what is in stock, and their prices are without the disk. A machine of Verda cannot end its own billing:
-    if this computer is lost, its machines cost money until `sky reap` runs on a computer with the same journal.
+    if this computer is lost, its machines cost money until `skyward reap` runs on a computer with the same journal.
 
     Attributes:
         client_id, client_secret: the credentials of the API; None for `VERDA_CLIENT_ID` and `VERDA_CLIENT_SECRET`, or

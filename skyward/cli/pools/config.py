@@ -18,7 +18,8 @@ def config(*, pool: str | None = None, json: bool = False) -> int:
     if pool is not None and pool not in loaded.pools:
         hint = f"; {closest(pool, loaded.pools)}" if loaded.pools else "."
         say(
-            f"There is no pool {pool!r} in skyward.toml, so these are the settings of any pool without a table of its own{hint}"
+            f"There is no pool {pool!r} in skyward.toml, so these are the settings of any pool without a table of "
+            f"its own{hint}"
         )
     names = [pool] if pool is not None else [*loaded.pools]
     tables = {name: settings_of(loaded, name, POOL_LABELS) for name in names or ["default"]}

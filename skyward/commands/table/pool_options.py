@@ -204,7 +204,7 @@ POOL_OPTIONS: tuple[Option, ...] = (
         "--decision-log",
         to="decision_log",
         metavar="FILE",
-        help="file to which each scaling decision is appended, for `sky simulate --replay`",
+        help="file to which each scaling decision is appended, for `skyward simulate --replay`",
         takes="the path of a file, such as decisions.jsonl",
     ),
     _lifetime("--ttl", to="ttl", help="time that nodes outlive this kernel"),

@@ -286,7 +286,7 @@ class Pool:
         """Stop all tasks and terminate every machine. Idempotent; continues in the background if cancelled.
 
         Raises:
-            ProvisioningError: some machines may be left; they are on record, for `sky reap`.
+            ProvisioningError: some machines may be left; they are on record, for `skyward reap`.
             StorageError: files that tasks wrote to volumes could not be uploaded.
         """
         await self._lifespan.close()
@@ -330,7 +330,7 @@ class Pool:
             if self._plane is not None:
                 self._plane.ledger.close(_now())
             if self._keep_machines:
-                notice = f"Pool {self.name!r} is left as it was: attach to it again, or `sky reap {self.name}`."
+                notice = f"Pool {self.name!r} is left as it was: attach to it again, or `skyward reap {self.name}`."
                 self._bus.emit(events.PoolNote, notice)
             else:
                 notice = self._settle_bill()
@@ -347,7 +347,7 @@ class Pool:
         except Exception as error:
             left = (str(error) or type(error).__name__).rstrip(".")
             notice = (
-                f"Machines of pool {self.name!r} may be left: {left}. Run `sky reap {self.name}` to terminate them."
+                f"Machines of pool {self.name!r} may be left: {left}. Run `skyward reap {self.name}` to terminate them."
             )
             raise ProvisioningError(notice) from error
         finally:

@@ -95,7 +95,7 @@ def describe_orphan(found: Orphan | Reaped) -> str:
         owner = f"process {orphan.pid} on {orphan.host}, last seen {orphan.silent:.0f} s ago"
         return f"{orphan.name}: {machines}, last owned by {owner}"
     if found.error and not orphan.requested:
-        forget = f"`sky reap --forget {orphan.name}` drops it from the journal"
+        forget = f"`skyward reap --forget {orphan.name}` drops it from the journal"
         return f"{orphan.name}: no machines, but what they would share may be left: {found.error}; {forget}"
     if found.error:
         return f"{orphan.name}: {machines} may be left: {found.error}"
@@ -171,7 +171,7 @@ def _of_the_original(entry: PoolEntry) -> str:
     """Return why a pool of the journal that this one was copied from is left alone."""
     return (
         f"{entry.host} opened it, from whose data directory this one was copied; close it there, or end it by "
-        f"`sky reap {entry.name}`"
+        f"`skyward reap {entry.name}`"
     )
 
 
@@ -205,7 +205,9 @@ def forget(names: Sequence[str]) -> list[str]:
                 if living := _living_elsewhere(entry, claim):
                     said.append(f"{entry.name}: not forgotten: {living}")
                 elif journal.has_requested(entry.id):
-                    said.append(f"{entry.name}: not forgotten, since it requested machines; `sky reap` terminates them")
+                    said.append(
+                        f"{entry.name}: not forgotten, since it requested machines; `skyward reap` terminates them"
+                    )
                 else:
                     journal.forget_pool(entry.id)
                     claim.end()

@@ -1,6 +1,6 @@
 """The end of warm machines: at their deadline by the process that kept them, for as long as it lives.
 
-Another kernel's periodic reaping, or `sky reap`, ends them otherwise; and each machine ends itself.
+Another kernel's periodic reaping, or `skyward reap`, ends them otherwise; and each machine ends itself.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Command `sky image`: what it asks for, lists and refuses; and the records of images."""
+"""Command `skyward image`: what it asks for, lists and refuses; and the records of images."""
 
 from datetime import UTC, datetime
 from pathlib import Path

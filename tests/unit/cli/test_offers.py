@@ -1,4 +1,4 @@
-"""`sky offers` and `%sky offers`: the table, notes, JSON, and errors."""
+"""`skyward offers` and `%sky offers`: the table, notes, JSON, and errors."""
 
 import json
 from dataclasses import replace

@@ -102,8 +102,8 @@ def test_refusal_names_the_pools_and_its_command_sets_the_file_aside(data: Path)
     assert text.startswith(
         f"The journal {data}/journal.db has format 1, of another version of Skyward; this one writes format 8. "
         "Machines that it lists may be running: pool 'train' with 1 machine, whose process "
-        f"{os.getpid()} on {os.uname().nodename} is gone. Close these pools, or run `sky reap`, with that version. If "
-        "you know that none is left, set the file aside: `mv "
+        f"{os.getpid()} on {os.uname().nodename} is gone. Close these pools, or run `skyward reap`, with that version. "
+        "If you know that none is left, set the file aside: `mv "
     )
     assert names(data) == ["journal.db"]
     found = re.search("`(mv .*?)`", text)

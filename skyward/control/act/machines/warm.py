@@ -57,7 +57,7 @@ def warm_notice(name: str, count: int, until: float, per_hour: float) -> str:
     price = f", at {money_text(per_hour)} per hour" if per_hour else ""
     return (
         f"Pool {name!r}: {machines} kept warm until {clock_text(until)}{price}. A pool with the same needs takes "
-        f"{them} over; `sky reap {name}` terminates {them} now."
+        f"{them} over; `skyward reap {name}` terminates {them} now."
     )
 
 

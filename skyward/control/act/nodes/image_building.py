@@ -154,7 +154,7 @@ async def _clean_up(launcher: Launcher, record: PoolRecord) -> None:
     """Terminate the machine, remove what it used, and delete an image that was not finished.
 
     Raises:
-        ProvisioningError: something may be left. It stays in the journal, for `sky reap`.
+        ProvisioningError: something may be left. It stays in the journal, for `skyward reap`.
     """
     prepared = tuple(launcher.prepared.values())
     errors: list[str] = []
@@ -171,8 +171,8 @@ async def _clean_up(launcher: Launcher, record: PoolRecord) -> None:
     if errors:
         record.leave()
         raise ProvisioningError(
-            f"The machine or an unfinished image of {record.id} may be left: {'; '.join(errors)}; `sky reap` removes "
-            "them."
+            f"The machine or an unfinished image of {record.id} may be left: {'; '.join(errors)}; `skyward reap` "
+            "removes them."
         )
     record.end()
 
