@@ -42,11 +42,13 @@ def local_backend() -> Backend:
     """Return the backend of this process, which is on a node.
 
     Raises:
-        NotOnNodeError: it is not on a node.
+        NotOnNodeError: it is not one that runs tasks.
     """
     if _backend is None:
         raise NotOnNodeError(
-            "This process is not on a node of a pool: use the collections of a pool object, as in `pool.dict(...)`."
+            "This process runs on a node, but it is not a task, and only tasks and the client have collections: use "
+            "them in a function with `@sky.function`, which a script on your computer sends to the pool; run that "
+            "script with `python`, and not with `skyward run`."
         )
     return _backend
 

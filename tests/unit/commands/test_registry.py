@@ -51,8 +51,10 @@ def test_handler_takes_the_arguments_of_the_command(command: Command) -> None:
     wanted |= {"options"} if command.collected else set()
     context, *others = parameters
     assert context.name == "context"
-    assert {each.name for each in others} == wanted
-    required = {each.name for each in others if each.default is inspect.Parameter.empty}
+    named = {each.name for each in others if each.kind is inspect.Parameter.KEYWORD_ONLY}
+    takes_others = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in others)
+    assert named <= wanted if takes_others else named == wanted
+    required = {each.name for each in others if each.name in named and each.default is inspect.Parameter.empty}
     assert required == {each.name for each in command.arguments if each.required}
 
 
