@@ -143,6 +143,68 @@ def test_script_on_all_nodes_has_labelled_lines(terminal: TmuxTerminal) -> None:
     assert "skyward run: all.py failed on node 1 of 2.\n" in done.errors
 
 
+SHARING = """
+import multiprocessing, os, signal, sys
+import skyward as sky
+
+def count(number):
+    with sky.lock("both", timeout=60):
+        counted = sky.counter("unguarded")
+        counted.reset(counted.value + number)
+
+if __name__ == "__main__":
+    nodes = sky.instance_info().total_nodes
+    sky.dict("seen")[sky.instance_info().node] = sky.instance_info().node * 10
+    sky.barrier("set", nodes).wait(60)
+    print([sky.dict("seen")[node] for node in range(nodes)])
+    for method in ("spawn", "fork"):
+        with multiprocessing.get_context(method).Pool(2) as pool:
+            pool.map(count, [1, 1, 1])
+    sky.barrier("counted", nodes).wait(60)
+    print(sky.counter("unguarded").value)
+    try:
+        sky.set("seen", consistency="weak")
+    except sky.SpecError as error:
+        print(error)
+"""
+HOLDING = """
+import os, signal, sys
+import skyward as sky
+sky.lock("held").acquire()
+if sys.argv[1] == "die":
+    os.kill(os.getpid(), signal.SIGKILL)
+print("acquired")
+"""
+
+
+def test_script_and_its_processes_use_the_collections_of_the_pool(terminal: TmuxTerminal) -> None:
+    """Regression: they raised an error that named a pool, which a node does not have."""
+    command = f"skyward run {script(terminal, 'sharing.py', SHARING)} --nodes 2 --on all --quiet"
+    for executor in ("thread", "process"):
+        done = terminal.run(f"{command} --executor {executor}", to_files=True)
+        assert (done.status, done.err) == (0, b"")
+        refused = 'consistency must be "strong" or "eventual", but got \'weak\'.'
+        expected = [f"[node {node}] {line}" for node in (0, 1) for line in ("[0, 10]", "12", refused)]
+        assert sorted(done.text.splitlines()) == sorted(expected)
+
+
+def test_lock_of_a_script_that_was_killed_is_released(terminal: TmuxTerminal) -> None:
+    holding = script(terminal, "holding.py", HOLDING)
+    assert terminal.run("skyward up kept --detach").status == 0
+    assert terminal.run(f"skyward run --pool kept {holding} -- die", to_files=True).status == 137
+    done = terminal.run(f"skyward run --pool kept {holding} -- go", to_files=True)
+    assert (done.status, done.text) == (0, "acquired\n")
+    waiting = script(
+        terminal, "waiting.py", "import skyward as sky\nprint('waits', flush=True)\nsky.queue('q').get()\n"
+    )
+    started = terminal.start(f"skyward run --pool kept {waiting}")
+    terminal.shows("waits")
+    terminal.press("C-c")
+    assert started.ended().status == 130
+    put = script(terminal, "put.py", "import skyward as sky\nsky.queue('q').put(7)\nprint(sky.queue('q').get())\n")
+    assert terminal.run(f"skyward run --pool kept {put}", to_files=True).text == "7\n"
+
+
 def test_ctrl_c_stops_the_script_and_gives_the_nodes_back(terminal: TmuxTerminal) -> None:
     started = terminal.start(f"skyward run {script(terminal, 'slow.py', SLOW)}")
     terminal.shows("working")

@@ -1,6 +1,7 @@
 """Common ground of the collections: blocking and async operations, and the serialized form of values."""
 
 import asyncio
+import os
 import pickle
 import threading
 from collections.abc import Callable
@@ -8,6 +9,7 @@ from concurrent.futures import Future
 from typing import Any, ClassVar
 
 from skyward.errors import NoClusterError, NotOnNodeError, SpecError
+from skyward.task.collections.beside_task import ADDRESS, BackendBesideTask
 from skyward.wire.collections.requests import Backend, CollectionKind, CollectionRequest, Consistency
 from skyward.wire.payloads.payload import dumps
 
@@ -42,15 +44,16 @@ def local_backend() -> Backend:
     """Return the backend of this process, which is on a node.
 
     Raises:
-        NotOnNodeError: it is not one that runs tasks.
+        NotOnNodeError: it runs neither tasks nor a script.
     """
-    if _backend is None:
-        raise NotOnNodeError(
-            "This process runs on a node, but it is not a task, and only tasks and the client have collections: use "
-            "them in a function with `@sky.function`, which a script on your computer sends to the pool; run that "
-            "script with `python`, and not with `skyward run`."
-        )
-    return _backend
+    if _backend is not None:
+        return _backend
+    if address := os.environ.get(ADDRESS):
+        return BackendBesideTask(address)
+    raise NotOnNodeError(
+        "This process is on a node, but it is neither one of its tasks nor a script of `skyward run`, so it has no "
+        "collections: use them in the task that started it, and pass values on."
+    )
 
 
 def current_owner() -> int:

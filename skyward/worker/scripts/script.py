@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from skyward.files.request import FilesRequest, FilesResult
+from skyward.task.collections.beside_task import ADDRESS
 from skyward.task.instance import instance_info
 from skyward.worker.cells.files import CellFiles
 from skyward.worker.events.context import TaskContext, current_task
+from skyward.worker.scripts.collections import ScriptCollections
 from skyward.worker.scripts.log import ScriptLog
 from skyward.worker.scripts.modules import place_modules
 from skyward.worker.scripts.process import OutputPiece, ScriptProcess
@@ -80,19 +82,20 @@ def run_script(request: ScriptRequest) -> Generator[OutputPiece, None, ScriptEnd
     try:
         files.enter()
         command = _command(request)
-        try:
-            process = ScriptProcess(command, _environment(request))
-        except OSError as error:  # the status that a shell gives
-            yield 2, f"{command[0]} cannot be started on node {node}: {error.strerror}\n".encode()
-            return ScriptEnd(node, _NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE)
-        try:
-            with ScriptLog(request.words[0]) as log:
-                yield from _output(process, task, log)
-            stopped = not process.has_ended
-            if stopped:
-                process.stop()
-        finally:
-            process.close()
+        with ScriptCollections(0 if task is None else task.task) as collections:
+            try:
+                process = ScriptProcess(command, {**_environment(request), ADDRESS: collections.address})
+            except OSError as error:  # the status that a shell gives
+                yield 2, f"{command[0]} cannot be started on node {node}: {error.strerror}\n".encode()
+                return ScriptEnd(node, _NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE)
+            try:
+                with ScriptLog(request.words[0]) as log:
+                    yield from _output(process, task, log)
+                stopped = not process.has_ended
+                if stopped:
+                    process.stop()
+            finally:
+                process.close()
         end = ScriptEnd(node, process.status, files.collect({}))
         if stopped:
             raise _interrupted(end, task)
