@@ -8,11 +8,13 @@ from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from skyward.cli.pools.opening import attach_left, lease_text, make_pool
+from skyward.cli.pools.attaching import attached
+from skyward.cli.pools.opening import make_pool
+from skyward.cli.pools.signals import of_attached, of_own
 from skyward.cli.scripts.local_script import LocalScript
 from skyward.cli.scripts.streaming import is_several, stream, was_shared
 from skyward.cli.terminal.answers import say, speaker
-from skyward.cli.terminal.interrupts import Interrupts
+from skyward.cli.terminal.interrupts import Interrupts, Signalled
 from skyward.errors import SpecError
 from skyward.files.transfer.choice import FileOptions
 from skyward.files.transfer.transfer import FetchedVersions, FileTransfer
@@ -46,6 +48,7 @@ def run(
     fetch: tuple[str, ...] = (),
     file_limit: int | None = None,
     timeout: float | None = None,
+    wait: bool = False,
     quiet: bool = False,
     options: Mapping[str, Any] | None = None,
 ) -> int:
@@ -55,27 +58,27 @@ def run(
     left = pool is not None and _is_left(pool)
     if left and given:
         raise SpecError(f"Pool {pool!r} is there already: leave the options of a new pool out.")
+    if wait and not left:
+        raise SpecError("--wait waits for a pool that is there: give its name with --pool, or leave --wait out.")
     name = pool or pool_name(script)
     compute = None if left else make_pool(name, given)
     asked = FileOptions(files, sync, fetch, given.get("image.excludes", ()), file_limit)
-    if compute is not None:
-        _prepared(local, asked, compute, on)  # before anything costs money
+    _prepared(local, asked, on, shared=compute is None or was_shared(compute))  # before anything costs money
 
-    def leaving() -> str:
-        return _leaving(name, compute)
+    def signalled() -> Signalled:
+        return of_attached(name) if compute is None else of_own(compute)
 
-    with Interrupts(speaker(), leaving, stays=left) as interrupts:
+    with Interrupts(speaker(), signalled) as interrupts:
         try:
             with ExitStack() as stack:
                 if compute is None:
-                    compute = attach_left(name)
-                    stack.callback(_leave, compute)
+                    used = stack.enter_context(attached(name, interrupts, waits=wait))
                 else:
                     with _opening(quiet=quiet):
-                        compute.open()
+                        used = compute.open()
                     stack.callback(_close, compute, interrupts)
-                request, transfer = _prepared(local, asked, compute, on, rest)
-                return stream(compute, request, on, transfer, timeout=timeout)
+                request, transfer = _prepared(local, asked, on, rest, shared=was_shared(used))
+                return stream(used, request, on, transfer, timeout=timeout)
         except KeyboardInterrupt:
             return interrupts.status
 
@@ -106,7 +109,7 @@ def _opening(*, quiet: bool) -> Any:
 
 
 def _prepared(
-    script: LocalScript, asked: FileOptions, pool: "Compute", on: "On", rest: Sequence[str] = ()
+    script: LocalScript, asked: FileOptions, on: "On", rest: Sequence[str] = (), *, shared: bool
 ) -> tuple[ScriptRequest, FileTransfer]:
     """Return the request with the files of the script as they are now.
 
@@ -114,7 +117,6 @@ def _prepared(
         UsageError: a file cannot be sent.
         TooLargeError: the files exceed the limit.
     """
-    shared = was_shared(pool)
     path = script.path if shared else script.relative
     sent = asked.files if shared else (path, *script.beside, *asked.files)
     options = FileOptions(sent, asked.sync, asked.fetch, asked.excludes, asked.limit)
@@ -127,17 +129,3 @@ def _prepared(
 def _close(pool: "Compute", interrupts: Interrupts) -> None:
     with interrupts.closing():
         pool.close()
-
-
-def _leave(pool: "Compute") -> None:
-    pool.leave()
-
-
-def _leaving(name: str, pool: "Compute | None") -> str:
-    if pool is not None and pool.is_open and not any(node.outlives for node in pool.snapshot().nodes):
-        return f"the nodes of pool {name!r} are on this computer, and end with this process."
-    lease = "" if pool is None else f" {lease_text(pool)}"
-    return (
-        f"the nodes of pool {name!r} are left to their lease{lease}, and cost money meanwhile: `skyward reap {name}` "
-        "terminates them."
-    )
