@@ -35,6 +35,8 @@ def setting_rows(config: "Config", pool: str, paths: Iterable[str]) -> list[tupl
     """
     found = {path: (each.value, each.where) for path, each in config.pool(pool).items()}
     values = {path: (default_settings()[path], "default") for path in paths} | found
+    if found.keys().isdisjoint(("provider", "groups", "accelerator")) and "local" in config.providers:
+        values["provider"] = config.provider("local"), config.provider_table("local")
     return [(path, shown_value(path, value), source) for path, (value, source) in values.items()]
 
 

@@ -36,13 +36,16 @@ _ARRIVES_WITHIN = 10.0
 
 
 @contextmanager
-def attached(name: str, interrupts: "Interrupts", *, waits: bool = False) -> Iterator["Compute"]:
+def attached(
+    name: str, interrupts: "Interrupts", *, waits: bool = False, budget: float | None = None
+) -> Iterator["Compute"]:
     """Attach to a pool that another process has left, and leave it at the end.
 
     Args:
         name: name of the pool.
         interrupts: the signals of the command, which do not interrupt the leaving.
         waits: whether to wait until no other process uses the pool.
+        budget: another maximum of its total cost, USD; None for the one that it has.
 
     Raises:
         UsageError: there is no such pool, another process uses it, or its former process had unfinished tasks.
@@ -51,7 +54,7 @@ def attached(name: str, interrupts: "Interrupts", *, waits: bool = False) -> Ite
     import_module("skyward.pool.hooks")  # registers what closes the pools of this process, after what follows
     atexit.register(_leave_open)  # a signal may interrupt anything below
     try:
-        yield _attach(name, waits=waits)
+        yield _attach(name, waits=waits, budget=budget)
     finally:
         with interrupts.closing():
             _leave_open()
@@ -94,7 +97,7 @@ def describe_user(pool: "RecordedPool") -> str:
     return pool.owner
 
 
-def _attach(name: str, *, waits: bool) -> "Compute":
+def _attach(name: str, *, waits: bool, budget: float | None) -> "Compute":
     from skyward.pool.attach import attach
     from skyward.reporting.console import opening_quietly
 
@@ -102,7 +105,7 @@ def _attach(name: str, *, waits: bool) -> "Compute":
         refuse_unless_free(name, waits=waits)
         try:
             with opening_quietly():
-                pool = attach(name)
+                pool = attach(name, budget=budget)
             break
         except UsageError:
             if not waits or _in_use(name) is None:  # else another process was quicker

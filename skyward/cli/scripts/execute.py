@@ -23,14 +23,20 @@ __all__ = ["execute"]
 
 
 def execute(
-    *, pool: str, rest: Sequence[str], on: "On" = "one", timeout: float | None = None, wait: bool = False
+    *,
+    pool: str,
+    rest: Sequence[str],
+    on: "On" = "one",
+    timeout: float | None = None,
+    budget: float | None = None,
+    wait: bool = False,
 ) -> int:
     """Run a command on nodes, and return its exit status. The pool is left again."""
     if not rest:
         raise SpecError(f"exec takes a command after `--`, as in `skyward exec {pool} -- nvidia-smi`.")
     with Interrupts(speaker(), lambda: of_attached(pool)) as interrupts:
         try:
-            with attached(pool, interrupts, waits=wait) as compute:
+            with attached(pool, interrupts, waits=wait, budget=budget) as compute:
                 shape: Shape = "all" if is_several(on) else "single"
                 transfer = FileTransfer(FileOptions(), os.getcwd(), FetchedVersions(), shape, say)
                 files = transfer.request(shared=was_shared(compute))

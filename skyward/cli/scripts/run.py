@@ -15,7 +15,8 @@ from skyward.cli.scripts.local_script import LocalScript
 from skyward.cli.scripts.streaming import is_several, stream, was_shared
 from skyward.cli.terminal.answers import say, speaker
 from skyward.cli.terminal.interrupts import Interrupts, Signalled
-from skyward.errors import SpecError
+from skyward.commands.table.pool_options import BUDGET
+from skyward.errors import SpecError, UsageError
 from skyward.files.transfer.choice import FileOptions
 from skyward.files.transfer.transfer import FetchedVersions, FileTransfer
 from skyward.worker.scripts.script import ScriptRequest
@@ -56,8 +57,8 @@ def run(
     local = LocalScript.at(script)
     given = dict(options or {})
     left = pool is not None and _is_left(pool)
-    if left and given:
-        raise SpecError(f"Pool {pool!r} is there already: leave the options of a new pool out.")
+    if left and given.keys() - {BUDGET.target}:
+        raise SpecError(f"Pool {pool!r} is there already: leave the options of a new pool out, except --budget.")
     if wait and not left:
         raise SpecError("--wait waits for a pool that is there: give its name with --pool, or leave --wait out.")
     name = pool or pool_name(script)
@@ -72,7 +73,7 @@ def run(
         try:
             with ExitStack() as stack:
                 if compute is None:
-                    used = stack.enter_context(attached(name, interrupts, waits=wait))
+                    used = stack.enter_context(attached(name, interrupts, waits=wait, budget=given.get(BUDGET.target)))
                 else:
                     with _opening(quiet=quiet):
                         used = compute.open()
@@ -90,11 +91,10 @@ def _is_left(name: str) -> bool:
         UsageError: neither is there.
     """
     from skyward.config import load
-    from skyward.journal import Journal
+    from skyward.pool.reaping.recorded_pools import recorded_pools
 
-    with Journal() as journal:
-        if any(not journal.warm.is_resting(entry.id) for entry in journal.pools(name)):
-            return True
+    if any(not each.warm_until and not each.ended for each in recorded_pools(name)):
+        return True
     if name in load().pools:
         return False
     raise SpecError(
@@ -114,7 +114,7 @@ def _prepared(
     """Return the request with the files of the script as they are now.
 
     Raises:
-        UsageError: a file cannot be sent.
+        SpecError: a file cannot be sent.
         TooLargeError: the files exceed the limit.
     """
     path = script.path if shared else script.relative
@@ -122,7 +122,10 @@ def _prepared(
     options = FileOptions(sent, asked.sync, asked.fetch, asked.excludes, asked.limit)
     transfer = FileTransfer(options, script.folder, FetchedVersions(), "all" if is_several(on) else "single", say)
     modules = {} if shared else script.modules
-    files = transfer.request(shared=shared)
+    try:
+        files = transfer.request(shared=shared)
+    except UsageError as error:  # an option is wrong, and nothing was done
+        raise SpecError(str(error)) from None
     return ScriptRequest("script", (path, *rest), files, modules, secrets.token_hex(8)), transfer
 
 

@@ -90,7 +90,7 @@ EXEC = Command(
     "run a command in the environment of the nodes of a pool that `skyward up --detach` left",
     in_notebooks=False,
     arguments=(Argument("pool", POOL, required=True),),
-    options=(run_options.ON, run_options.TIMEOUT, _WAIT_FREE),
+    options=(run_options.ON, run_options.TIMEOUT, BUDGET, _WAIT_FREE),
     slow=True,
     example="train -- nvidia-smi",
     terminal=InTerminal(

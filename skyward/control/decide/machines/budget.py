@@ -35,12 +35,19 @@ def can_be_attached(spent: float, per_hour: float, budget: float | None) -> bool
     return budget is None or spent + per_hour * ATTACH_RESERVE / 3600 < budget
 
 
-def unaffordable(budget: float, spent: float = 0.0) -> str:
-    """Return that a pool cannot afford its first nodes, as the end of a sentence about it."""
+def unaffordable(budget: float, per_hour: float, spent: float = 0.0) -> str:
+    """Return that a pool cannot afford its first nodes, as the end of a sentence about it.
+
+    Args:
+        budget: USD in total.
+        per_hour: what the first nodes cost together, USD an hour; 0 if that is not known.
+        spent: USD until now.
+    """
+    needed = f": {money_text(per_hour * DRAIN_RESERVE / 3600)}" if per_hour else ""
     of_it = f", of which {money_text(spent)} is spent" if spent else ""
     return (
         f"cannot afford its first nodes with a budget of {money_text(budget)}{of_it}, which must cover "
-        f"{DRAIN_RESERVE:g} s of each"
+        f"{DRAIN_RESERVE:g} s of each{needed}"
     )
 
 
