@@ -38,7 +38,7 @@ def _recorded(name: str | None) -> "list[Orphan]":
 
 def _matters(orphan: "Orphan") -> bool:
     """Return whether the user should know; nothing is left of local nodes, and of warm machines others tell."""
-    if orphan.warm_until:
+    if orphan.warm_until or orphan.ended:
         return False
     return orphan.per_hour > 0 or orphan.unanswered > 0 or (orphan.attachable and not orphan.due)
 

@@ -49,6 +49,10 @@ class Config:
         """Names of the providers that have a table, in the order of the files."""
         return tuple(dict.fromkeys(self._provider_names()))
 
+    def provider_table(self, name: str) -> str:
+        """Return the place of the table of a provider: that of the file that applies."""
+        return self._provider_tables(name)[-1].where
+
     def provider(self, name: str) -> object:
         """Return the settings of the provider of that name: from its table, or of an installed one that needs none.
 
@@ -135,9 +139,12 @@ class Config:
     def _provider_names(self) -> list[str]:
         return [name for file in self.files for name in _table(_get(file, "providers"))]
 
+    def _provider_tables(self, name: str) -> list[ConfigValue]:
+        return [_get(file, "providers", name) for file in self.files if name in _table(_get(file, "providers"))]
+
     def _provider(self, name: str) -> object:
         """Return the settings of the provider that a `[providers.NAME]` table describes."""
-        places = [_get(file, "providers", name) for file in self.files if name in _table(_get(file, "providers"))]
+        places = self._provider_tables(name)
         return make_provider(name, places[-1], {key: each for place in places for key, each in _below(place)})
 
 

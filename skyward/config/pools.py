@@ -9,7 +9,11 @@ from skyward.providers.protocol import check_provider_name
 from skyward.specs import OptionFields, Spec, Volume
 from skyward.specs.paths import compute_fields
 
-__all__ = ["configured", "configured_values", "with_named_settings"]
+__all__ = ["configured", "configured_values", "default_provider", "with_named_settings"]
+
+
+LOCAL = "local"
+"""Provider of the nodes of a pool that names none."""
 
 
 def configured_values(name: str) -> dict[str, Any]:
@@ -38,7 +42,14 @@ def configured(name: str | None, specs: Sequence[object], options: object, field
     found = compute_fields({path: each.value for path, each in config.pool(name).items()})
     if options is not None:
         found = {field: value for field, value in found.items() if field not in OptionFields.__optional_keys__}
+    if "groups" not in found and fields.get("provider", found.get("provider")) is None:
+        found |= default_provider(config)
     return {**found, **fields}
+
+
+def default_provider(config: Config) -> dict[str, Any]:
+    """Return the keyword for the provider of a pool that names none: local nodes, with the settings of their table."""
+    return {"provider": config.provider(LOCAL)} if LOCAL in config.providers else {}
 
 
 def with_named_settings(spec: Spec) -> Spec:

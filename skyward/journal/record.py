@@ -44,6 +44,7 @@ class PoolRecord:
         self._journal = journal
         self._claim = claim
         self._seal = JournalSeal(claim.secrets_key)
+        self._is_idle = claim.left_idle
         self._over = False
 
     @classmethod
@@ -66,7 +67,6 @@ class PoolRecord:
         """Return the record of a pool that another process opened, and make this process its owner."""
         journal.hand_over(id, socket.gethostname(), os.getpid())
         journal.warm.give_up_all(id)
-        claim.left_idle = False
         claim.renew()
         return cls(id, journal, claim)
 
@@ -267,9 +267,19 @@ class PoolRecord:
         """Record a heartbeat of this process."""
         self._claim.renew()
 
-    def note_left(self, *, idle: bool) -> None:
-        """Record that this process will leave the pool: `idle` if no task of its is unfinished."""
-        self._claim.left_idle = idle
+    @property
+    def is_idle(self) -> bool:
+        """True if this process, and those before it, leave no task that is unfinished, should they end now."""
+        return self._is_idle
+
+    @is_idle.setter
+    def is_idle(self, is_idle: bool) -> None:
+        if is_idle != self._is_idle:
+            self._is_idle = self._claim.left_idle = is_idle
+
+    def set_lease(self, seconds: float) -> None:
+        """Record another lease of the nodes."""
+        self._journal.set_lease(self.id, seconds)
 
     def derive(self, purpose: str) -> bytes:
         """Derive a secret of the pool for a purpose, deterministically."""

@@ -230,6 +230,10 @@ class Journal:
         """Record the new owner of a pool."""
         self._write("UPDATE pools SET host = ?, pid = ? WHERE id = ?", host, pid, pool)
 
+    def set_lease(self, pool: str, seconds: float) -> None:
+        """Record another lease of the nodes of a pool."""
+        self._write("UPDATE pools SET lease = ? WHERE id = ?", seconds, pool)
+
     def set_costs(self, pool: str, costs: CostEntry) -> None:
         """Record the costs of a pool, in place of those recorded before."""
         self._write(

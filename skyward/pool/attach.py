@@ -138,9 +138,10 @@ def _check_budget(name: str, costs: "CostEntry | None", budget: float | None) ->
     if budget is not None and not can_be_attached(spent, costs.per_hour, budget):
         raise UsageError(
             f"Pool {name!r} has spent {money_text(spent)} of its budget of {money_text(budget)}: attach to it with a "
-            f"larger one, such as `sky.attach({name!r}, budget={_enough(spent)})` or `%sky attach {name} --budget "
-            f"{_enough(spent)}`, or terminate its machines with `skyward reap {name}`. Until then they run under their "
-            f"lease, for {money_text(costs.per_hour)} an hour."
+            f"larger one, such as `sky.attach({name!r}, budget={_enough(spent)})`, `%sky attach {name} --budget "
+            f"{_enough(spent)}` or `skyward run --pool {name} --budget {_enough(spent)} SCRIPT`, or terminate its "
+            f"machines with `skyward reap {name}`. Until then they run under their lease, for "
+            f"{money_text(costs.per_hour)} an hour."
         )
 
 
@@ -165,7 +166,7 @@ def _find(name: str, journal: Journal) -> "tuple[PoolEntry, Claim]":
             raise UsageError(f"Pool {name!r} is open in this process already: use it, there is nothing to attach to.")
         raise UsageError(
             f"Pool {name!r} belongs to process {entries[-1].pid} on {entries[-1].host}, which is still running: "
-            "use it there, or end that process first."
+            "use it there, or wait until that process has left it."
         )
     known = sorted({entry.name for entry in journal.pools()})
     others = f"the journal has {', '.join(map(repr, known))}" if known else "the journal has none"

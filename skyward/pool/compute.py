@@ -228,6 +228,8 @@ class Compute(RightSide):
                 self._launching.result()
             self._enter_plugins()
         except BaseException:
+            if earlier:  # its nodes are not lost because attaching was interrupted, or a plugin has failed
+                background.call(pool.keep_as_found)
             self._launching.cancel()
             with contextlib.suppress(ProvisioningError):  # `close` has reported what may be left
                 self.close()
@@ -272,8 +274,11 @@ class Compute(RightSide):
         It takes effect when this process ends: until then the pool stays open, and belongs to it. `close` still
         terminates the nodes.
 
+        With a budget, the lease gets no longer than the rest of it covers: then the nodes end, with the tasks that run.
+
         Raises:
-            UsageError: the pool is in a `with` block, whose end terminates the nodes.
+            UsageError: the pool is in a `with` block, whose end terminates the nodes; or the rest of its budget covers
+                no lease. Nothing has changed.
         """
         if self.is_scoped:
             raise UsageError(
@@ -282,9 +287,12 @@ class Compute(RightSide):
             )
         if not (self.is_open and any(node.outlives for node in self.snapshot().nodes)):
             return False
+        pool = self._ready()
+        if reason := background.call(pool.why_not_left):
+            raise UsageError(f"Pool {self.name!r} cannot be left: {reason}")
         self._leave_plugins()
-        background.call(self._ready().note_left)
-        background.call(self._ready().tasks.kept_values.leave)
+        background.run(pool.leave()).result()
+        background.call(pool.tasks.kept_values.leave)
         opened.discard(self)
         self._bus.end()
         _was_closed(self)

@@ -114,8 +114,8 @@ def price_notes(pool: "Compute", quoted: Sequence[GroupQuote]) -> tuple[str, ...
         for each, group in zip(quoted, groups, strict=True)
     )
     if options.budget is not None and first * DRAIN_RESERVE / 3600 > options.budget:
-        notes.append(f"But it could not be opened: it {unaffordable(options.budget)}.")
-    if warning := warning_above(options.warn_above, groups, options.max_nodes):
+        notes.append(f"But it could not be opened: it {unaffordable(options.budget, first)}.")
+    if warning := warning_above(options.warn_above, groups, options.max_nodes, options.budget):
         notes.append(warning)
     return tuple(notes)
 

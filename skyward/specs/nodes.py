@@ -117,7 +117,18 @@ class Nodes(Value):
                 f"nodes must be N, MIN:MAX or DESIRED/MIN:MAX, such as 4, 2:16 or 3/2:16, but got {shown(text)}."
             )
         least, most, desired = (None if part is None else int(part) for part in found.group("min", "max", "desired"))
-        return cls(least or 0, most, desired)
+        least = least or 0
+        bound = least if most is None else most
+        if most is None and not least:
+            raise SpecError("a pool without nodes has to grow: give a maximum after the minimum, such as 0:4.")
+        if bound < least:
+            raise SpecError(f"the maximum, {most}, is less than the minimum, {least}: write {most}:{least}.")
+        if desired is not None and desired > bound:
+            raise SpecError(
+                f"the number of nodes that must be ready, {desired}, is more than the pool may have, {bound}: write "
+                f"{bound}/{least}:{bound}, or {desired}/{least}:{desired}."
+            )
+        return cls(least, most, desired)
 
     def __str__(self) -> str:
         """Return the text that `parse` reads."""

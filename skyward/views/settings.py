@@ -35,6 +35,8 @@ def settings_of(config: "Config", pool: str, paths: Iterable[str]) -> list[tuple
     """
     found = {path: (each.value, each.where) for path, each in config.pool(pool).items()}
     values = {path: (default_settings()[path], "default") for path in paths} | found
+    if found.keys().isdisjoint(("provider", "groups", "accelerator")) and "local" in config.providers:
+        values["provider"] = config.provider("local"), config.provider_table("local")
     return [(path, value, source) for path, (value, source) in values.items()]
 
 
@@ -43,10 +45,10 @@ def plain_value(path: str, value: Any) -> Any:
     from skyward.specs import Nodes
 
     match value:
-        case tuple() | list() | frozenset():
-            return [
-                shown_value(path, each) for each in (sorted(value, key=str) if isinstance(value, frozenset) else value)
-            ]
+        case frozenset():
+            return sorted(map(str, value))
+        case tuple() | list():
+            return [shown_value(path, each) for each in value]
         case Nodes() if str(value).isdecimal():
             return int(str(value))
         case Mapping():

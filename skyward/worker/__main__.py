@@ -59,7 +59,7 @@ from skyward.worker.runtime.agent import Agent
 from skyward.worker.runtime.connection_limit import ConnectionLimit, raise_descriptor_limit
 from skyward.worker.runtime.directory_lock import hold
 from skyward.worker.runtime.lease import Lease
-from skyward.worker.supervisor import BEAT
+from skyward.worker.supervisor import BEAT, beat
 from skyward.worker.tasks.folder import remember
 from skyward.worker.tasks.threads import bind_threads
 
@@ -143,13 +143,14 @@ async def _listen(settings: Settings, agent: Agent, announce: int, ended: asynci
 
 def _leased(settings: Settings, agent: Agent, seconds: float) -> Callable[[Commands | Exchange], None]:
     """Return the receiver of messages for a worker with a lease, which each message renews."""
-    beat = os.environ.pop(BEAT, None)
+    descriptor = os.environ.pop(BEAT, None)
     lease = Lease(
         seconds,
         lambda: agent.idle,
         lambda: _leave(agent, settings.scratch),
-        renewed=lambda: None if beat is None else _beat(int(beat)),
+        renewed=lambda: None if descriptor is None else _beat(int(descriptor), lease.longest),
     )
+    agent.set_lease = lease.change
     lease.start()
 
     def receive(message: Commands | Exchange) -> None:
@@ -159,10 +160,10 @@ def _leased(settings: Settings, agent: Agent, seconds: float) -> Callable[[Comma
     return receive
 
 
-def _beat(descriptor: int) -> None:
-    """Tell the supervisor that the lease was renewed."""
+def _beat(descriptor: int, longest: float) -> None:
+    """Tell the supervisor that the lease was renewed, and how many seconds from now the worker may have tasks."""
     with contextlib.suppress(OSError):
-        _write(descriptor, b"\0")
+        _write(descriptor, beat(longest))
 
 
 def _take_lifeline() -> int:

@@ -21,6 +21,7 @@ import os
 import resource
 import select
 import signal
+import struct
 import sys
 import time
 from collections.abc import Callable
@@ -31,7 +32,7 @@ from types import FrameType
 from skyward.wire.transport.secrets import SECRETS_VARIABLE, take
 from skyward.worker.volumes.spaces import SPACE, spaces_folder
 
-__all__ = ["BEAT", "Supervisor", "main"]
+__all__ = ["BEAT", "Supervisor", "beat", "main"]
 
 BEAT = "SKYWARD_BEAT"
 """Variable with the descriptor on which a worker with a lease reports that the lease was renewed."""
@@ -39,9 +40,15 @@ BEAT = "SKYWARD_BEAT"
 GRACE = 4.0
 """Seconds that a worker has to end by itself once the process that started it is gone; its own limit is 2."""
 
-SILENT = 1020.0
-"""Seconds past the lease without a heartbeat before a worker with a lease is ended: it has 600 to finish its tasks, and
-300 to upload what they have written to volumes."""
+FINISHES_WITHIN = 600.0
+"""Seconds past its lease that a worker has to finish its tasks, unless a heartbeat says otherwise."""
+
+SILENT = 420.0
+"""Seconds after that without a heartbeat before a worker with a lease is ended: it has 300 to upload what its tasks
+have written to volumes."""
+
+_BEAT = struct.Struct("<I")
+"""A heartbeat: the number of seconds from then on for which the worker may have tasks."""
 
 _CHECK_EVERY = 30.0
 """Longest time between checks of the clock, in seconds."""
@@ -60,7 +67,7 @@ class Supervisor:
     Args:
         worker: process id of the worker.
         lifeline: a descriptor that ends with the process that started the worker; None for a worker with a lease.
-        beat: a descriptor that is written to at each renewal of the lease; or None.
+        beat: a descriptor on which a heartbeat arrives at each renewal of the lease; or None.
         lease: seconds of the lease.
     """
 
@@ -68,7 +75,7 @@ class Supervisor:
         self._worker = worker
         self._lifeline = lifeline
         self._beat = beat
-        self._limit = inf if beat is None else lease + SILENT
+        self._limit = inf if beat is None else lease + FINISHES_WITHIN + SILENT
         self._status: int | None = None
         self._must_end = False
 
@@ -94,6 +101,7 @@ class Supervisor:
                 if not data:
                     watched.unregister(descriptor)
                 if descriptor == self._beat and data:
+                    self._limit = _BEAT.unpack(data[-_BEAT.size :])[0] + SILENT
                     left = self._limit
                 elif descriptor == self._lifeline and not data:
                     left = GRACE
@@ -126,6 +134,11 @@ class Supervisor:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(child, signal.SIGKILL)
             time.sleep(0.001)
+
+
+def beat(longest: float) -> bytes:
+    """Return a heartbeat of a worker that may have tasks for this many seconds from now on."""
+    return _BEAT.pack(min(int(longest), 2**32 - 1))
 
 
 def _clear_volumes() -> None:

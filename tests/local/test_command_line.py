@@ -400,6 +400,12 @@ def test_pool_in_the_foreground_is_shown_and_given_back(terminal: TmuxTerminal) 
         assert other.run("skyward logs shown", to_files=True).status == 0
     terminal.press("C-c")
     assert started.ended().status == 0
+    lines = [line.split() for line in terminal.screen.splitlines()]  # the frame is whole: it was torn by the sentence
+    head = next(index for index, words in enumerate(lines) if words[:2] == ["Pool", "shown:"])
+    frame = lines[head : head + 5]
+    assert [words[0] for words in frame] == ["Pool", "node", "0", "1", "skyward"]
+    assert frame[-1][:3] == ["skyward", "up:", "stopping,"]
+    assert not any(words[:2] == ["Pool", "shown:"] for words in lines[head + 1 :])
     assert status_of(terminal) == []
 
 

@@ -205,4 +205,4 @@ def test_fields_that_the_local_provider_ignores_are_named(
         pass
     printed = capsys.readouterr().err
     assert printed.count("Local nodes run on this machine as it is; ") == 1
-    assert "; asked for A100, a local node has none; not acted on: image.apt." in printed
+    assert "; asked for A100, a local node has none, and runs without it; not acted on: image.apt." in printed

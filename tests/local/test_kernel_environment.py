@@ -74,7 +74,7 @@ def test_advice_for_a_module_of_the_user_works(kernel: Kernel) -> None:
 def test_node_shows_its_real_accelerators(kernel: Kernel) -> None:
     kernel("%config SkyMagics.footer = True")
     first = kernel("%%sky --provider local --gpu A100 --apt ffmpeg-of-nobody\n1")
-    note = "asked for A100, a local node has none; not acted on: image.apt."
+    note = "asked for A100, a local node has none, and runs without it; not acted on: image.apt."
     assert first.text("stderr").count(note) == 1
     second = kernel("%%sky\n2")
     for ran in (first, second):
@@ -100,5 +100,5 @@ def test_gpus_of_this_machine_are_named(tmp_path: Path, monkeypatch: pytest.Monk
     with started() as kernel:
         kernel("%config SkyMagics.footer = True")
         ran = kernel("%%sky --provider local --gpu A100\n1")
-        assert "asked for A100, a local node has RTX_4090." in ran.text("stderr")
+        assert "asked for A100, a local node has RTX_4090, and runs with RTX_4090." in ran.text("stderr")
         assert ran.data[-1].startswith("node 0, RTX_4090, ")

@@ -24,7 +24,7 @@ def down(*, pool: tuple[str, ...] = (), every: bool = False, yes: bool = False, 
     from skyward.pool.reaping.recorded_pools import recorded_pools
 
     if bool(pool) == every:
-        raise SpecError("down takes the names of pools, or --all.")
+        raise SpecError("give the names of pools, or --all.")
     found = recorded_pools()
     unknown = [name for name in pool if not any(name in (each.name, each.id) for each in found)]
     chosen = [each for each in found if every or {each.name, each.id} & {*pool}]

@@ -6,12 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from skyward.errors import SpecError, UsageError
+from skyward.errors import SpecError
 
 if TYPE_CHECKING:
     from skyward.pool.compute import Compute
 
-__all__ = ["attach_left", "lease_text", "make_pool"]
+__all__ = ["lease_text", "make_pool"]
 
 
 def make_pool(name: str, options: Mapping[str, Any], *, outlives: bool = False) -> "Compute":
@@ -55,39 +55,23 @@ def _check_decision_log(path: Path) -> None:
 
 def _outliving(fields: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of a pool with local nodes that outlive this process."""
-    from skyward.providers.protocol import find_provider
+    from skyward.config import load
 
-    found = fields.get("provider")
-    several = found if isinstance(found, tuple | list) else (found,)
-    changed = tuple(
-        replace(config, outlives=True) if getattr(config, "outlives", None) is False else config
-        for config in (find_provider("local")() if each in (None, "local") else each for each in several)
-    )
-    return {**fields, "provider": changed if isinstance(found, tuple | list) else changed[0]}
-
-
-def attach_left(name: str) -> "Compute":
-    """Attach to a pool that a process of the command line or another one has left, for a command, and return it.
-
-    Raises:
-        UsageError: there is no such pool, its owner is still running, or its former owner had unfinished tasks.
-        ProvisioningError: its nodes cannot be reached.
-    """
-    from skyward.pool.attach import attach
-    from skyward.pool.reaping.recorded_pools import recorded_pools
-    from skyward.reporting.console import opening_quietly
-
-    if any(not each.owner and each.attachable and not each.left_idle for each in recorded_pools(name)):
-        raise UsageError(
-            f"Pool {name!r} may have tasks of its former process, whose results this command would lose: take it over "
-            f"with `sky.attach({name!r})` or `%sky attach {name}`, or end it with `skyward down {name}`."
-        )
-    with opening_quietly():
-        return attach(name)
+    config = load()
+    given = fields.get("provider")
+    several = given if isinstance(given, tuple | list) else (given,)
+    changed = []
+    for each in several:
+        settings: Any = config.provider(each or "local") if each is None or isinstance(each, str) else each
+        is_here = getattr(settings, "outlives", None) is False
+        changed.append(replace(settings, outlives=True) if is_here else settings)
+    return {**fields, "provider": tuple(changed) if isinstance(given, tuple | list) else changed[0]}
 
 
 def lease_text(pool: "Compute") -> str:
     """Return how long the nodes of a pool outlive this process: `for 10 min`."""
     from skyward.formatting import duration_text
 
+    if pool.is_open:
+        return f"for {duration_text(pool.snapshot().lease)}"
     return f"for {duration_text(max(spec.ttl for specs in pool.groups.values() for spec in specs))}"

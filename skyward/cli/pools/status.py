@@ -64,6 +64,8 @@ def _left(pool: "RecordedPool") -> str:
 
     if pool.warm_until:
         return f"warm until {clock_text(pool.warm_until)}"
+    if pool.ended:
+        return f"its nodes have ended; `skyward down {pool.name}` clears it"
     if pool.lease_left is None:
         return f"renewed, {duration_text(pool.lease)}"
     return f"{duration_text(pool.lease_left)} left" if pool.lease_left else "over"
@@ -75,25 +77,28 @@ def _machines(found: "Sequence[RecordedPool]") -> "Table":
     rows = [
         (
             *((each.name,) if len(found) > 1 else ()),
-            _node(each, one),
+            "none" if one.rank is None else one.rank,
             one.id,
             one.address,
+            _state(each, one),
             one.place,
         )
         for each in found
         for one in each.machines
     ]
-    header = (*(("pool",) if len(found) > 1 else ()), "node", "machine", "address", "place")
+    header = (*(("pool",) if len(found) > 1 else ()), "node", "machine", "address", "state", "place")
     return grid(header, rows, cut=("address", "place"))
 
 
-def _node(pool: "RecordedPool", machine: "RecordedMachine") -> str:
-    """Return the rank of a machine's node, or why it is none."""
-    if machine.rank is not None:
-        return str(machine.rank)
+def _state(pool: "RecordedPool", machine: "RecordedMachine") -> str:
+    """Return the state of a machine in a word."""
+    if machine.ended:
+        return "gone"
     if pool.warm_until:
-        return "none: warm"
-    return "none: leaving" if machine.directory else "none: starting"
+        return "warm"
+    if machine.rank is not None:
+        return "active"
+    return "leaving" if machine.directory else "starting"
 
 
 def _row(pool: "RecordedPool") -> dict[str, Any]:
@@ -115,6 +120,7 @@ def _row(pool: "RecordedPool") -> dict[str, Any]:
         "unanswered_requests": pool.unanswered,
         "as_of": time.time(),
         "machines": [
-            {"id": each.id, "node": each.rank, "address": each.address, "place": each.place} for each in pool.machines
+            {"id": each.id, "node": each.rank, "address": each.address, "place": each.place, "ended": each.ended}
+            for each in pool.machines
         ],
     }

@@ -7,9 +7,10 @@ from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 from skyward.cli.pools.opening import lease_text, make_pool
+from skyward.cli.pools.signals import of_own
 from skyward.cli.terminal.answers import say, speaker, write_lines
 from skyward.cli.terminal.interrupts import Interrupts
-from skyward.errors import SpecError
+from skyward.errors import SpecError, UsageError
 from skyward.formatting import money_text
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from skyward.pool.compute import Compute
 
-__all__ = ["budget_warning", "up"]
+__all__ = ["lease_sentence", "up"]
 
 _DRAW_EVERY = 0.5
 """Seconds between looks at the pool."""
@@ -38,7 +39,7 @@ def up(*, pool: str, detach: bool = False, quiet: bool = False, options: Mapping
             f"Pool {pool!r} may have no nodes, and without any nothing is left of it when this command ends: give it "
             "at least one with --detach, such as `--nodes 1:4`."
         )
-    with Interrupts(speaker(), lambda: _leaving(compute)) as interrupts:
+    with Interrupts(speaker(), lambda: of_own(compute)) as interrupts:
         try:
             with opening_quietly(stays=True) if quiet else nullcontext():
                 compute.open()
@@ -47,41 +48,45 @@ def up(*, pool: str, detach: bool = False, quiet: bool = False, options: Mapping
         if detach:
             return _detach(compute, interrupts)
         with suppress(KeyboardInterrupt):
-            _show(compute)
+            _show(compute, interrupts)
         with interrupts.closing():
             compute.close()
     return 0
 
 
-def budget_warning(name: str, budget: float | None, per_hour: float) -> str:
-    """Return a warning that no process watches the budget of a pool that is left, USD; "" if it cannot be exceeded."""
-    if budget is None or not per_hour:
-        return ""
-    return (
-        f"The budget of {money_text(budget)} is watched only while a command or a notebook uses the pool: left alone, "
-        f"its nodes cost {money_text(per_hour)} an hour until their lease ends. `--ttl 60` makes the lease shorter, "
-        f"and `skyward down {name}` ends it."
-    )
+def lease_sentence(name: str, lease: str, budget: float | None, *, is_shortened: bool) -> str:
+    """Return a sentence on a pool that is left, for `lease`, such as "for 10 min 0 s".
+
+    Args:
+        name: name of the pool.
+        lease: how long its nodes stay.
+        budget: USD in total; None for no limit.
+        is_shortened: whether the budget makes the lease shorter than the pool has asked for.
+    """
+    if not is_shortened or budget is None:
+        return f"Pool {name!r} is left to its lease {lease}."
+    covers = f"the rest of its budget of {money_text(budget)} covers that"
+    return f"Pool {name!r} is left {lease}, and no longer: {covers}."
 
 
 def _detach(pool: "Compute", interrupts: Interrupts) -> int:
     before = pool.snapshot()
-    if not pool.leave():
+    try:
+        why = "" if pool.leave() else "the nodes cannot outlive this process; leave --detach out"
+    except UsageError as error:
+        why = str(error)
+    if why:
         with interrupts.closing():
             pool.close()
-        say(
-            f"the nodes of pool {pool.name!r} cannot outlive this process, so they were given back; leave --detach out."
-        )
+        say(f"the nodes of pool {pool.name!r} were given back: {why.rstrip('.')}.")
         return 1
-    name = pool.name
-    write_lines([f"Pool {name!r} is left to its lease {lease_text(pool)}."])
+    name, after = pool.name, pool.snapshot()
+    write_lines([lease_sentence(name, lease_text(pool), after.budget, is_shortened=after.lease < before.lease)])
     say(f"`skyward run --pool {name} SCRIPT` and `skyward exec {name}` use it; `skyward down {name}` ends it.")
-    if warning := budget_warning(name, before.budget, before.per_hour):
-        say(warning)
     return 0
 
 
-def _show(pool: "Compute") -> None:
+def _show(pool: "Compute", interrupts: Interrupts) -> None:
     """Show the pool until a signal arrives, or it is closed: as a live table on a terminal."""
     from skyward.reporting.screen import is_terminal
 
@@ -94,7 +99,10 @@ def _show(pool: "Compute") -> None:
     from rich.live import Live
 
     console = Console(file=sys.stdout, highlight=False)
-    with Live(_drawn(pool), console=console, auto_refresh=False, redirect_stdout=False) as live:
+    with (
+        interrupts.drawing(),
+        Live(_drawn(pool), console=console, auto_refresh=False, redirect_stdout=False) as live,
+    ):
         while pool.is_open:
             time.sleep(_DRAW_EVERY)
             live.update(_drawn(pool), refresh=True)
@@ -115,12 +123,3 @@ def _drawn(pool: "Compute") -> "RenderableType":
     nodes = node_grid(snapshot)
     nodes.header_style = "bold"
     return Group(Text(head), nodes)
-
-
-def _leaving(pool: "Compute") -> str:
-    if pool.is_open and not any(node.outlives for node in pool.snapshot().nodes):
-        return f"the nodes of pool {pool.name!r} are on this computer, and end with this process."
-    return (
-        f"the nodes of pool {pool.name!r} are left to their lease {lease_text(pool)}, and cost money meanwhile: "
-        f"`skyward reap {pool.name}` terminates them."
-    )

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from skyward.cli.pools.access import find_pool
-from skyward.cli.pools.opening import attach_left
+from skyward.cli.pools.attaching import attached
+from skyward.cli.pools.signals import of_attached
 from skyward.cli.scripts.placing import check_group, check_recorded_nodes
 from skyward.cli.scripts.streaming import is_several, stream, was_shared
 from skyward.cli.terminal.answers import say, speaker
@@ -23,15 +24,22 @@ if TYPE_CHECKING:
 __all__ = ["execute"]
 
 
-def execute(*, pool: str, rest: Sequence[str], on: "On" = "one", timeout: float | None = None) -> int:
+def execute(
+    *,
+    pool: str,
+    rest: Sequence[str],
+    on: "On" = "one",
+    timeout: float | None = None,
+    budget: float | None = None,
+    wait: bool = False,
+) -> int:
     """Run a command on nodes, and return its exit status. The pool is left again."""
     if not rest:
         raise SpecError(f"exec takes a command after `--`, as in `skyward exec {pool} -- nvidia-smi`.")
     check_recorded_nodes(on, find_pool(pool))
-    with Interrupts(speaker(), lambda: f"pool {pool!r} is left to its lease.", stays=True) as interrupts:
+    with Interrupts(speaker(), lambda: of_attached(pool)) as interrupts:
         try:
-            compute = attach_left(pool)
-            try:
+            with attached(pool, interrupts, waits=wait, budget=budget) as compute:
                 check_group(on, pool, compute.groups)
                 shape: Shape = "all" if is_several(on) else "single"
                 transfer = FileTransfer(FileOptions(), os.getcwd(), FetchedVersions(), shape, say)
@@ -39,7 +47,5 @@ def execute(*, pool: str, rest: Sequence[str], on: "On" = "one", timeout: float 
                 run = secrets.token_hex(8)
                 request = ScriptRequest("shell" if len(rest) == 1 else "program", tuple(rest), files, run=run)
                 return stream(compute, request, on, transfer, timeout=timeout)
-            finally:
-                compute.leave()
         except KeyboardInterrupt:
             return interrupts.status

@@ -9,13 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skyward.cli.pools.access import find_pool
-from skyward.cli.pools.opening import attach_left, lease_text, make_pool
+from skyward.cli.pools.attaching import attached
+from skyward.cli.pools.opening import make_pool
+from skyward.cli.pools.signals import of_attached, of_own
 from skyward.cli.scripts.local_script import LocalScript
 from skyward.cli.scripts.placing import check_group, check_new_nodes, check_recorded_nodes
 from skyward.cli.scripts.streaming import is_several, stream, was_shared
 from skyward.cli.terminal.answers import say, speaker
-from skyward.cli.terminal.interrupts import Interrupts
+from skyward.cli.terminal.interrupts import Interrupts, Signalled
 from skyward.cli.terminal.refusal import refusing
+from skyward.commands.table.pool_options import BUDGET
 from skyward.errors import SpecError
 from skyward.files.transfer.choice import FileOptions
 from skyward.files.transfer.transfer import FetchedVersions, FileTransfer
@@ -49,6 +52,7 @@ def run(
     fetch: tuple[str, ...] = (),
     file_limit: int | None = None,
     timeout: float | None = None,
+    wait: bool = False,
     quiet: bool = False,
     options: Mapping[str, Any] | None = None,
 ) -> int:
@@ -56,35 +60,34 @@ def run(
     local = LocalScript.at(script)
     given = dict(options or {})
     left = pool is not None and _is_left(pool)
-    if left and given:
-        raise SpecError(f"Pool {pool!r} is there already: leave the options of a new pool out.")
+    if left and given.keys() - {BUDGET.target}:
+        raise SpecError(f"Pool {pool!r} is there already: leave the options of a new pool out, except --budget.")
+    if wait and not left:
+        raise SpecError("--wait waits for a pool that is there: give its name with --pool, or leave --wait out.")
     name = pool or pool_name(script)
     compute = None if left else make_pool(name, given)
     asked = FileOptions(files, sync, fetch, given.get("image.excludes", ()), file_limit)
-    with refusing():  # before anything starts, and costs money
-        if compute is None:
-            check_recorded_nodes(on, find_pool(name))
-            _prepared(local, asked, on, shared=True)  # which is known only then
-        else:
-            check_new_nodes(on, compute)
-            _prepared(local, asked, on, shared=was_shared(compute))
+    if compute is None:  # all that can be checked before anything starts, and costs money
+        check_recorded_nodes(on, find_pool(name))
+    else:
+        check_new_nodes(on, compute)
+    _prepared(local, asked, on, shared=compute is None or was_shared(compute))
 
-    def leaving() -> str:
-        return _leaving(name, compute)
+    def signalled() -> Signalled:
+        return of_attached(name) if compute is None else of_own(compute)
 
-    with Interrupts(speaker(), leaving, stays=left) as interrupts:
+    with Interrupts(speaker(), signalled) as interrupts:
         try:
             with ExitStack() as stack:
                 if compute is None:
-                    compute = attach_left(name)
-                    stack.callback(_leave, compute)
-                    check_group(on, name, compute.groups)
+                    used = stack.enter_context(attached(name, interrupts, waits=wait, budget=given.get(BUDGET.target)))
+                    check_group(on, name, used.groups)
                 else:
                     with _opening(quiet=quiet):
-                        compute.open()
+                        used = compute.open()
                     stack.callback(_close, compute, interrupts)
-                request, transfer = _prepared(local, asked, on, rest, shared=was_shared(compute))
-                return stream(compute, request, on, transfer, timeout=timeout)
+                request, transfer = _prepared(local, asked, on, rest, shared=was_shared(used))
+                return stream(used, request, on, transfer, timeout=timeout)
         except KeyboardInterrupt:
             return interrupts.status
 
@@ -96,11 +99,10 @@ def _is_left(name: str) -> bool:
         UsageError: neither is there.
     """
     from skyward.config import load
-    from skyward.journal import Journal
+    from skyward.pool.reaping.recorded_pools import recorded_pools
 
-    with Journal() as journal:
-        if any(not journal.warm.is_resting(entry.id) for entry in journal.pools(name)):
-            return True
+    if any(not each.warm_until and not each.ended for each in recorded_pools(name)):
+        return True
     if name in load().pools:
         return False
     raise SpecError(
@@ -120,32 +122,18 @@ def _prepared(
     """Return the request with the files of the script as they are now.
 
     Raises:
-        UsageError: a file cannot be sent.
-        TooLargeError: the files exceed the limit.
+        SpecError: a file cannot be sent, or the files exceed the limit.
     """
     path = script.path if shared else script.relative
     sent = asked.files if shared else (path, *script.beside, *asked.files)
     options = FileOptions(sent, asked.sync, asked.fetch, asked.excludes, asked.limit)
-    transfer = FileTransfer(options, script.folder, FetchedVersions(), "all" if is_several(on) else "single", say)
     modules = {} if shared else script.modules
-    files = transfer.request(shared=shared)
+    with refusing():
+        transfer = FileTransfer(options, script.folder, FetchedVersions(), "all" if is_several(on) else "single", say)
+        files = transfer.request(shared=shared)
     return ScriptRequest("script", (path, *rest), files, modules, secrets.token_hex(8)), transfer
 
 
 def _close(pool: "Compute", interrupts: Interrupts) -> None:
     with interrupts.closing():
         pool.close()
-
-
-def _leave(pool: "Compute") -> None:
-    pool.leave()
-
-
-def _leaving(name: str, pool: "Compute | None") -> str:
-    if pool is not None and pool.is_open and not any(node.outlives for node in pool.snapshot().nodes):
-        return f"the nodes of pool {name!r} are on this computer, and end with this process."
-    lease = "" if pool is None else f" {lease_text(pool)}"
-    return (
-        f"the nodes of pool {name!r} are left to their lease{lease}, and cost money meanwhile: `skyward reap {name}` "
-        "terminates them."
-    )

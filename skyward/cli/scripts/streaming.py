@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from skyward.cli.scripts.writing import ScriptOutput
 from skyward.cli.terminal.answers import say
 from skyward.control.act.tasks.run import Run
-from skyward.errors import SkywardError, TaskTimeoutError
+from skyward.errors import SkywardError, SpecError, TaskTimeoutError, UsageError
 from skyward.files.transfer.transfer import FileTransfer
 from skyward.formatting import nodes_text
 from skyward.functions.decorator import function
@@ -53,6 +53,7 @@ def stream(
     Of several nodes, it is the first status by rank that is not 0. Files come back in any case.
 
     Raises:
+        SpecError: `on` is no place in the pool.
         TaskTimeoutError: the script ran past its timeout.
         KeyboardInterrupt: a signal arrived. The script has been stopped.
     """
@@ -72,6 +73,8 @@ def stream(
         ends = _stopped(runs)
         of = "" if timeout is None else f" of {timeout:g} s"
         raise TaskTimeoutError(f"{request.words[0]} ran past its timeout{of}, and was stopped.") from None
+    except UsageError as error:  # there is no such place in the pool, and nothing has run
+        raise SpecError(str(error)) from None
     except SkywardError as error:  # the node was lost, the budget is spent: the texts name the function of the task
         ends = _stopped(runs)
         say(str(error).replace(f"{run_script.__name__}()", request.words[0]))

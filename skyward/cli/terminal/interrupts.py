@@ -1,15 +1,33 @@
-"""Signals of a command that has nodes: the first stops the work and gives the nodes back, the second leaves them."""
+"""Signals of a command that has nodes: the first stops the work and gives the nodes back, the second ends it now."""
 
 import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from types import FrameType, TracebackType
 from typing import Any, Final, Self
 
-__all__ = ["Interrupts"]
+__all__ = ["Interrupts", "Signalled"]
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@dataclass(frozen=True, slots=True)
+class Signalled:
+    """Sentences about what signals do to a command, and to the nodes that it has.
+
+    Attributes:
+        stopping: what the first one does.
+        closing: what the command does when the first one finds it at its end.
+        again: what a second one will do.
+        left: what becomes of the nodes after that.
+    """
+
+    stopping: str
+    closing: str
+    again: str
+    left: str
 
 
 class Interrupts:
@@ -17,19 +35,18 @@ class Interrupts:
 
     Args:
         speaker: beginning of the lines that are written.
-        leaving: returns a sentence about the nodes that are left when a second signal arrives.
-        stays: True if the command does not give the nodes back: they are of a pool that stays.
+        signalled: returns what signals do now.
 
     Attributes:
         signal: the first signal; 0 for none.
     """
 
-    def __init__(self, speaker: str, leaving: Callable[[], str], *, stays: bool = False) -> None:
+    def __init__(self, speaker: str, signalled: Callable[[], Signalled]) -> None:
         self.signal = 0
         self._speaker = speaker
-        self._leaving = leaving
-        self._stays = stays
+        self._signalled = signalled
         self._is_closing = False
+        self._held: list[str] | None = None
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
@@ -51,26 +68,39 @@ class Interrupts:
 
     @contextmanager
     def closing(self) -> Iterator[None]:
-        """Return a context that a first signal does not interrupt: the nodes are being given back already."""
+        """Return a context that a first signal does not interrupt: the nodes are being given back, or left, already."""
         self._is_closing = True
         try:
             yield
         finally:
             self._is_closing = False
 
+    @contextmanager
+    def drawing(self) -> Iterator[None]:
+        """Return a context in which the sentence of a first signal waits until what is drawn there is complete."""
+        self._held = []
+        try:
+            yield
+        finally:
+            held, self._held = self._held, None
+            for sentence in held:
+                self._write(sentence, "")
+
     def _on_signal(self, number: int, _: FrameType | None) -> None:
+        says = self._signalled()
         if self.signal:
-            self._write(self._leaving())
+            self._write(says.left)
             os._exit(128 + number)
         self.signal = number
-        if self._is_closing:
-            self._write("giving the nodes back; Ctrl-C again leaves them to their lease")
-            return
-        gives = "" if self._stays else ", and giving the nodes back; Ctrl-C again leaves them to their lease"
-        self._write(f"stopping{gives}")
-        raise KeyboardInterrupt
+        sentence = f"{says.closing if self._is_closing else says.stopping}; Ctrl-C again {says.again}"
+        if self._held is None:
+            self._write(sentence)
+        else:
+            self._held.append(sentence)
+        if not self._is_closing:
+            raise KeyboardInterrupt
 
-    def _write(self, sentence: str) -> None:
+    def _write(self, sentence: str, before: str = "\n") -> None:
         """Write a line to standard error, also in the middle of another write."""
         with suppress(OSError):
-            os.write(2, f"\n{self._speaker}: {sentence}\n".encode())
+            os.write(2, f"{before}{self._speaker}: {sentence}\n".encode())

@@ -35,6 +35,7 @@ _QUIET = Option(("--quiet",), "quiet", "show no progress")
 YES = Option(("-y", "--yes"), "yes", "do not ask")
 _GROUP = Option(("--group",), "group", "the group whose nodes change, in a pool of several", "NAME")
 _WAIT = Option(("--wait",), "wait", "return when the nodes are active")
+_WAIT_FREE = Option(("--wait",), "wait", "wait until no other process uses the pool")
 _TASK = Option(
     ("--task",), "task", "a task", "N", reading.count, "the number of a task in `%sky tasks`", is_number=True
 )
@@ -71,6 +72,7 @@ RUN = Command(
         run_options.FETCH,
         run_options.FILE_LIMIT,
         run_options.TIMEOUT,
+        _WAIT_FREE,
         _QUIET,
     ),
     collected=POOL_OPTIONS,
@@ -88,7 +90,7 @@ EXEC = Command(
     "run a command in the environment of the nodes of a pool that `skyward up --detach` left",
     in_notebooks=False,
     arguments=(Argument("pool", POOL, required=True),),
-    options=(run_options.ON, run_options.TIMEOUT),
+    options=(run_options.ON, run_options.TIMEOUT, BUDGET, _WAIT_FREE),
     slow=True,
     example="train -- nvidia-smi",
     terminal=InTerminal(

@@ -207,7 +207,7 @@ POOL_OPTIONS: tuple[Option, ...] = (
         help="file to which each scaling decision is appended, for `skyward simulate --replay`",
         takes="the path of a file, such as decisions.jsonl",
     ),
-    _lifetime("--ttl", to="ttl", help="time that nodes outlive this kernel"),
+    _lifetime("--ttl", to="ttl", help="time that nodes outlive the process that has the pool"),
     _lifetime(
         "--warm",
         to="warm",
@@ -228,7 +228,7 @@ POOL_OPTIONS: tuple[Option, ...] = (
         "--python",
         to="image.python",
         metavar="VERSION",
-        help="Python version; that of this kernel if not given",
+        help="Python version; the one here if not given",
         read=_python,
         takes="a version, such as 3.13",
     ),

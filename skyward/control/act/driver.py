@@ -86,10 +86,12 @@ def price_warning(launchers: Mapping[str, Launcher], options: Options) -> str:
     Each node may come from the dearest source that the user was told of.
     """
     groups = [replace(each.group(), hourly_price=each.dearest) for each in launchers.values()]
-    return warning_above(options.warn_above, groups, options.max_nodes)
+    return warning_above(options.warn_above, groups, options.max_nodes, options.budget)
 
 
-def warning_above(limit: float | None, groups: Sequence[Group], max_nodes: int | None) -> str:
+def warning_above(
+    limit: float | None, groups: Sequence[Group], max_nodes: int | None, budget: float | None = None
+) -> str:
     """Return a warning if the nodes of these groups, at most `max_nodes`, may cost more than `limit` USD per hour."""
     if limit is None:
         return ""
@@ -101,9 +103,13 @@ def warning_above(limit: float | None, groups: Sequence[Group], max_nodes: int |
         return ""
     first = sum(group.min * group.hourly_price for group in groups)
     starts = f"starts at {money_text(first)} per hour and " if 0 < first < ceiling else ""
+    if budget is None:
+        less = "a budget limits the total cost, fewer nodes cost less"
+    else:
+        less = f"its budget limits the total cost to {money_text(budget)}, fewer nodes cost less"
     return (
         f"This pool {starts}may cost {money_text(ceiling)} per hour, which is above the limit of {money_text(limit)}: "
-        "set `budget=` or fewer nodes to spend less, or `warn_above=` to be warned later."
+        f"{less}, and `warn_above` is the price from which on this is said."
     )
 
 

@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,7 @@ from skyward.control.act.tasks.deadlock import DeadlockDetector
 from skyward.control.act.tasks.history import unix_offset
 from skyward.control.decide import messages as plane
 from skyward.control.decide.machines import messages as machine_messages
+from skyward.control.decide.machines.budget import LEAVE_RESERVE, WATCHDOG_RESERVE
 from skyward.control.decide.machines.warm import WarmCandidate, plan_warm
 from skyward.control.decide.plane import ControlPlane
 from skyward.control.decide.prospects.total import over_total
@@ -44,7 +46,7 @@ from skyward.decision_log.lines import header_of
 from skyward.errors import JournalError, NodeStartError, PoolClosedError, ProvisioningError, StorageError, UsageError
 from skyward.events.bus import EventBus
 from skyward.events.decisions import DecisionEvent
-from skyward.formatting import joined
+from skyward.formatting import joined, money_text, nodes_text
 from skyward.journal import ClusterEntry, PoolRecord, SizeEntry, UpdateEntry, nodes_of
 from skyward.journal.costs import summed
 from skyward.journal.requests import is_requested, withdraw_request
@@ -78,6 +80,9 @@ _SIZE_EFFECTS = frozenset({
     machine_messages.NodeGone, machine_messages.Terminate,
 })  # fmt: skip  # one name a line says no more
 """Effects of messages that may have changed the size of the pool, or the machines that drain or leave."""
+
+_SUBMISSIONS = (tasks.Submitted, tasks.SubmitGang, tasks.Broadcast)
+"""Messages about new tasks."""
 
 _OF_MACHINES_ONLY = frozenset({"architecture", "disk_gb", "region"})
 """Fields of a spec that only its provider uses; tasks cannot ask for them."""
@@ -146,6 +151,9 @@ class Pool:
         self._progress = asyncio.Event()
         self._lifespan = Lifespan(name, self._close, say)
         self._keep_machines = False
+        self._is_attached = False
+        self._is_left = False
+        self._lease: float | None = None
         self._has_nodes = True
         self._recorded_terms: tuple[float, float | None] = 0.0, options.budget
         self._unsent = record.unsent
@@ -181,7 +189,7 @@ class Pool:
         self._began = _now()
         self._life.move("requesting", self._began)
         self._bus.emit(events.PoolRequesting)
-        self._keep_machines = bool(earlier)
+        self._keep_machines = self._is_attached = bool(earlier)
         size = self._record.size()
         machines = [machine for entry in earlier for machine in entry.machines]
         self._has_nodes = not earlier or bool(nodes_of(machines, size))
@@ -192,6 +200,11 @@ class Pool:
         self._background.spawn(self._heed_request())
         await self._lifespan.open(self._open())
         self._life.move("ready", _now())
+        if earlier:
+            self._record.set_lease(self._longest_lease)  # the former process may have shortened it
+            self._background.spawn(self._restore_leases())
+        else:
+            self._record.is_idle = True
         if earlier and self._unsent:
             lost, it = ("1 task is", "it") if self._unsent == 1 else (f"{self._unsent} tasks are", "them")
             self.note(f"{lost} lost: the former process had queued {it}, and sent {it} to no node. Submit {it} again.")
@@ -246,7 +259,7 @@ class Pool:
         self._open_decision_file(control)
         self._publisher = EventPublisher(self._bus, control, self.tasks.works, self.tasks.broadcasts, self.startups)
         if self._keep_machines and self._has_nodes and not self._entering:
-            self._keep_machines = False
+            self._keep_machines = self._is_attached = False
             raise NodeStartError(f"Pool {self.name!r} is gone: none of its machines exists any more.")
         if not self._keep_machines:
             self._bus.emit(events.PoolProvisioning, self._provider, sum(control.first.values()))
@@ -255,7 +268,7 @@ class Pool:
             if self._plane.cannot_start:
                 raise NodeStartError(f"Pool {self.name!r} {self._plane.failure}")
             if self._keep_machines and self._has_nodes and not self._entering and not self._fleet.entered:
-                self._keep_machines = False
+                self._keep_machines = self._is_attached = False
                 because = f", and the pool {control.failure}" if control.budget_exhausted else ""
                 raise NodeStartError(f"Pool {self.name!r} is gone: could not attach to any of its nodes{because}.")
             self._progress.clear()
@@ -330,7 +343,7 @@ class Pool:
             if self._plane is not None:
                 self._plane.ledger.close(_now())
             if self._keep_machines:
-                notice = f"Pool {self.name!r} is left as it was: attach to it again, or `skyward reap {self.name}`."
+                notice = f"Pool {self.name!r} is left to its lease; `skyward reap {self.name}` terminates its nodes."
                 self._bus.emit(events.PoolNote, notice)
             else:
                 notice = self._settle_bill()
@@ -441,10 +454,62 @@ class Pool:
     def _entering(self) -> bool:
         return self._fleet.entering > 0 or any(launcher.existing_machines for launcher in self._launchers.values())
 
-    def note_left(self) -> None:
-        """Record whether this process leaves unfinished tasks, for a process that attaches to the pool for a while."""
+    # Leaving.
+
+    def keep_as_found(self) -> None:
+        """Have `close` leave the machines of a former process as they were, if it does not end what is gone."""
+        self._keep_machines = self._is_attached
+
+    def why_not_left(self) -> str:
+        """Return why the nodes cannot outlive this process; empty if they can."""
+        if self._may_last >= 1.0:
+            return ""
+        ledger = self.control.ledger
+        return (
+            f"{money_text(ledger.spent(_now()))} of its budget of {money_text(ledger.budget or 0.0)} is spent, and the "
+            f"rest covers no lease of its nodes, which cost {money_text(ledger.per_hour)} an hour. Give it a larger "
+            "budget, or close it."
+        )
+
+    async def leave(self) -> None:
+        """Prepare the pool for the end of this process.
+
+        The leases of its nodes get no longer than the rest of the budget covers, and the ends of tasks that its nodes
+        have reported are confirmed. It is recorded whether any task is left, for a process that attaches for a while.
+        """
+        self._is_left = True
+        await self._set_leases()
+
+    async def _set_leases(self) -> None:
+        most = max(0.0, self._may_last)
+        silent = await self._fleet.set_leases(most)
+        self._record_idle()
+        if most == inf:
+            self._lease = None
+            return
+        lease = min(self._longest_lease, most)
+        self._lease = lease if not silent else self._longest_lease
+        self._record.set_lease(self._lease)
+        if silent and lease < self._longest_lease:
+            self.note(f"{nodes_text(silent)} did not answer, so that the lease could exceed the budget.")
+
+    async def _restore_leases(self) -> None:
+        await self._fleet.set_leases(inf)
+
+    @property
+    def _longest_lease(self) -> float:
+        return max(each.lease for each in self._launchers.values())
+
+    @property
+    def _may_last(self) -> float:
+        """Seconds from now on for which the budget covers that no client looks after the machines."""
+        reserve = LEAVE_RESERVE + (WATCHDOG_RESERVE if self._fleet.has_watchdogs else 0.0)
+        return self.control.ledger.lasts(_now(), self._fleet.spare_costs(closing=False)) - reserve
+
+    def _record_idle(self) -> None:
+        """Record whether this process leaves unfinished tasks, should it end now."""
         snapshot = self.snapshot()
-        self._record.note_left(idle=not (snapshot.queued or snapshot.running))
+        self._record.is_idle = not (snapshot.queued or snapshot.running)
 
     async def _heed_request(self) -> None:
         """Close the pool when another process of this user asks for it: `skyward down --force`."""
@@ -465,7 +530,16 @@ class Pool:
         """Renew the pool's record periodically, as a heartbeat of this process."""
         while True:
             self._record.renew()
+            if self._is_left:
+                await self._renew_leases()
             await asyncio.sleep(_RENEW_EVERY)
+
+    async def _renew_leases(self) -> None:
+        """Adapt the leases of a pool that is left, while this process still runs, to the rest of the budget."""
+        try:
+            await self._set_leases()
+        except JournalError as error:  # the pool goes on
+            _logger.warning("could not record the lease of pool %r: %s", self.name, error)
 
     # The control plane.
 
@@ -511,6 +585,8 @@ class Pool:
         self.tasks.history.revision += 1
         if isinstance(message, tasks.Ended) and (work := self.tasks.works.get(message.task)) is not None:
             work.running = False
+        if self._record.is_idle and isinstance(message, _SUBMISSIONS):
+            self._record.is_idle = False
         sent: set[Node] = set()
         now = _now()
         effects = self._plane.handle(message, now)
@@ -559,6 +635,8 @@ class Pool:
         if terms == self._recorded_terms:
             return
         self._recorded_terms = terms
+        if self._is_left:
+            self._background.spawn(self._renew_leases())
         try:
             self._record.set_costs(ledger.spent(now), *terms)
         except JournalError as error:  # the pool goes on
@@ -774,6 +852,7 @@ class Pool:
         spares = self._fleet.spares
         return replace(
             found,
+            lease=found.lease if self._lease is None else min(found.lease, self._lease),
             nodes=tuple(self._with_machine(node, spares) if node.state == "stopping" else node for node in found.nodes),
             queued=found.queued + len(self.tasks.prerequisites) + self.control.tasks.withheld,
             cancelled=self._bus.count(events.TaskCancelled),

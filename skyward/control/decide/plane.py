@@ -425,7 +425,8 @@ class ControlPlane:
                 case _:
                     pass
         if self.reconciler.requester.over_budget and self.cannot_start and not self.reconciler.given_up:
-            self.failure = unaffordable(self.ledger.budget or 0.0, self.ledger.spent(now))
+            per_hour = sum(count * self.groups[group].hourly_price for group, count in self.first.items())
+            self.failure = unaffordable(self.ledger.budget or 0.0, per_hour, self.ledger.spent(now))
         if isinstance(message, machines.Lost) and any(self._is_short(group) for group in before):
             self._log("reconciler", before, before, f"a node was lost ({message.reason}); replacing it", now, effects)
 

@@ -39,18 +39,20 @@ from skyward.process.exit_status import exit_text
 from skyward.providers.protocol import RemoteAccess, SSHAccess
 
 __all__ = [
+    "FINISHES_WITHIN",
     "WORKER_FUNCTIONS",
     "EnvironmentSender",
     "OrphanWorkerError",
     "SSHWorker",
     "end_orphan",
     "end_workers",
+    "lease_of",
 ]
 
 LEASE_BEYOND_GRACE = 30.0
 """Seconds that a worker's lease exceeds the client's own grace for the machine, at least."""
 
-_FINISHES_WITHIN = 600.0
+FINISHES_WITHIN = 600.0
 """Longest time, in seconds, that a worker has for its tasks after its lease (`skyward.worker.runtime.lease`)."""
 
 _LOG_LINES = 20
@@ -452,7 +454,7 @@ async def end_orphan(access: RemoteAccess, node: str, lease: float) -> None:
         node: see `SSHWorker`.
         lease: seconds of the pool's lease.
     """
-    until = time.monotonic() + _lease(access, lease) + _FINISHES_WITHIN
+    until = time.monotonic() + lease_of(access, lease) + FINISHES_WITHIN
     with contextlib.suppress(NodeStartError):
         while (within := until - time.monotonic()) > 0:
             if await run_to_completion(_stop(access, await SSHLink.open(access, within), node)):
@@ -478,7 +480,8 @@ def _starter(access: RemoteAccess) -> str:
     return getattr(access, "starter", "")  # only an `ExecAccess` has one, and not that of an older journal
 
 
-def _lease(access: RemoteAccess, wanted: float) -> float:
+def lease_of(access: RemoteAccess, wanted: float) -> float:
+    """Return the lease of a worker in seconds: longer than the client's own grace for its machine."""
     return max(wanted, access.grace + LEASE_BEYOND_GRACE)
 
 
@@ -498,7 +501,7 @@ async def _prepare(
 
 async def _start(access: RemoteAccess, link: SSHLink, environment: Mapping[str, str], node: str, python: str) -> Hello:
     """Start the worker, and return its addresses."""
-    lease = _lease(access, float(environment.get("SKYWARD_LEASE", 0)))
+    lease = lease_of(access, float(environment.get("SKYWARD_LEASE", 0)))
     variables = {"SKYWARD_HOST": "127.0.0.1", **environment, "SKYWARD_LEASE": f"{lease:g}"}
     exports = "\n".join(f"export {name}={shlex.quote(value)}" for name, value in variables.items())
     keep = _KEEP.strip().format(python=shlex.quote(python), checks=_MANY_CHECKS)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from skyward.config import load
+from skyward.config.pools import default_provider
 from skyward.market.candidates import CandidateProvider, candidate_providers, no_credentials
 from skyward.providers.protocol import ProviderConfig, acts_on
 from skyward.specs.paths import compute_fields
@@ -43,15 +44,19 @@ def pool_fields(asked: Mapping[str, Any]) -> dict[str, Any]:
     """Return the keywords for `Compute` of a notebook's pool, from its requested properties by path.
 
     With accelerators and without a provider, the pool takes the cheapest offer of all clouds with credentials: it must
-    not run on this machine by mistake.
+    not run on this machine by mistake. Without both, its nodes are local ones, with the settings of
+    `[providers.local]`.
 
     Raises:
         CredentialsError: no cloud has credentials. The message says how to give them.
     """
     fields = compute_fields(asked)
-    if "groups" not in fields and fields.get("provider") is None and fields.get("accelerator") is not None:
-        fields["provider"] = tuple(config for config in implicit_clouds() if _has_accelerators(config))
-        if not fields["provider"]:
-            known = (each for each in known_clouds() if is_implicit(each.config) and _has_accelerators(each.config))
-            raise no_credentials(known)
+    if "groups" in fields or fields.get("provider") is not None:
+        return fields
+    if fields.get("accelerator") is None:
+        return {**fields, **default_provider(load())}
+    fields["provider"] = tuple(config for config in implicit_clouds() if _has_accelerators(config))
+    if not fields["provider"]:
+        known = (each for each in known_clouds() if is_implicit(each.config) and _has_accelerators(each.config))
+        raise no_credentials(known)
     return fields

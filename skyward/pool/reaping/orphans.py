@@ -15,6 +15,7 @@ from skyward.journal import (
     nodes_of,
     this_installation,
 )
+from skyward.pool.reaping.local_nodes import has_ended
 from skyward.providers.protocol import LocalAccess
 
 __all__ = ["Orphan", "has_pools", "is_of_the_original", "is_over", "orphan_of", "orphans", "reason_of", "refused_names"]
@@ -41,6 +42,7 @@ class Orphan:
         warm_until: Unix time at which the last of its warm machines is terminated; 0 if it was not closed with any.
         unanswered: number of requests for machines of which no answer is recorded, and which may have launched some.
         requested: False if it never requested machines, so that nothing of it costs money.
+        ended: True if its machines were processes on this computer, and all of them are gone.
 
     Example:
         >>> [orphan.name for orphan in sky.orphans() if orphan.attachable]
@@ -61,6 +63,7 @@ class Orphan:
     warm_until: float = 0.0
     unanswered: int = 0
     requested: bool = True
+    ended: bool = False
 
 
 def has_pools() -> bool:
@@ -105,8 +108,9 @@ def orphan_of(journal: Journal, entry: PoolEntry, claim: Claim) -> Orphan:
         machines = journal.machines(entry.id)
     except Exception as error:  # pickled in an environment with other packages
         machines, unreadable = [], reason_of(error)
+    living = [each for each in machines if not has_ended(entry, each, owned=False)]
     costs = journal.costs(entry.id)  # some providers state no price with a machine
-    recorded = costs.per_hour if machines and costs is not None else 0.0
+    recorded = costs.per_hour if living and costs is not None else 0.0
     return Orphan(
         entry.id,
         entry.name,
@@ -117,11 +121,12 @@ def orphan_of(journal: Journal, entry: PoolEntry, claim: Claim) -> Orphan:
         due=claim.silent > entry.lease + SELF_TERMINATION,
         seen=claim.seen,
         lease=entry.lease,
-        per_hour=sum(each.instance.hourly_price for each in machines) or recorded,
-        attachable=bool(entry.settings) and _has_nodes(journal, entry.id, machines),
+        per_hour=sum(each.instance.hourly_price for each in living) or recorded,
+        attachable=bool(entry.settings) and _has_nodes(journal, entry.id, living),
         unreadable=unreadable,
         unanswered=journal.unanswered(entry.id),
         requested=journal.has_requested(entry.id),
+        ended=bool(machines) and not living,
     )
 
 

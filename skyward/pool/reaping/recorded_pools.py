@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from skyward.formatting import joined
 from skyward.journal import SELF_TERMINATION, Claim, Journal, JournalSeal, MachineEntry, PoolEntry, nodes_of
+from skyward.pool.reaping.local_nodes import has_ended
 from skyward.pool.reaping.orphans import orphan_of
 from skyward.providers.protocol import Access, LocalAccess
 
@@ -27,6 +28,7 @@ class RecordedMachine:
         access: access to it.
         directory: the worker's directory, as the link names it; "" until it runs.
         per_hour: USD per hour, as its provider states it.
+        ended: True if it was a process on this computer, and is gone.
     """
 
     id: str
@@ -36,6 +38,7 @@ class RecordedMachine:
     access: Access | None = field(repr=False)
     directory: str = field(default="", repr=False)
     per_hour: float = 0.0
+    ended: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,17 +81,26 @@ class RecordedPool:
     unreadable: str = ""
 
     @property
+    def ended(self) -> bool:
+        """True if its machines were processes on this computer, and all of them are gone."""
+        return bool(self.machines) and all(each.ended for each in self.machines)
+
+    @property
     def lease_left(self) -> float | None:
         """Seconds until its nodes end by themselves; None while its owner lives, which renews their lease."""
-        return None if self.owner else max(0.0, self.lease - self.silent)
+        if self.owner:
+            return None
+        return 0.0 if self.ended else max(0.0, self.lease - self.silent)
 
     @property
     def state(self) -> str:
-        """State of the pool in a word: owned, left, expired or warm."""
+        """State of the pool in a word: owned, left, expired, ended or warm."""
         if self.owner:
             return "owned"
         if self.warm_until:
             return "warm"
+        if self.ended:
+            return "ended"
         return "left" if self.silent <= self.lease + SELF_TERMINATION else "expired"
 
     @property
@@ -121,14 +133,15 @@ def _recorded(journal: Journal, entry: PoolEntry) -> RecordedPool:
             warm_until, attachable, unreadable = orphan.warm_until, orphan.attachable, orphan.unreadable
         finally:
             claim.release()
-    machines = _machines(journal, entry, key)
+    machines = _machines(journal, entry, key, owned=bool(owner))
     costs = journal.costs(entry.id)
     bills = journal.bills(0.0, entry.id)
     now = time.time()
-    per_hour = sum(bill.per_hour for bill in bills if bill.ended is None)
+    gone = bool(machines) and all(each.ended for each in machines)
+    per_hour = 0.0 if gone else sum(bill.per_hour for bill in bills if bill.ended is None)
     spent = sum(bill.until(now) for bill in bills)
     if not bills and costs is not None:
-        per_hour, spent = costs.per_hour, costs.until(now)
+        per_hour, spent = 0.0 if gone else costs.per_hour, costs.until(now)
     return RecordedPool(
         entry.id,
         entry.name,
@@ -150,7 +163,7 @@ def _recorded(journal: Journal, entry: PoolEntry) -> RecordedPool:
     )
 
 
-def _machines(journal: Journal, entry: PoolEntry, key: bytes | None) -> tuple[RecordedMachine, ...]:
+def _machines(journal: Journal, entry: PoolEntry, key: bytes | None, *, owned: bool) -> tuple[RecordedMachine, ...]:
     """Return the machines of a pool, those that are nodes by rank."""
     try:
         clusters = [] if key is None else journal.clusters(entry.id, JournalSeal(key))
@@ -159,11 +172,19 @@ def _machines(journal: Journal, entry: PoolEntry, key: bytes | None) -> tuple[Re
     except Exception:  # pickled in an environment with other packages: `unreadable` says so
         return ()
     nodes = {each.instance.id for each in nodes_of(entries, journal.size(entry.id))}
-    found = [_machine(each, places.get(each.instance.id, ""), is_node=each.instance.id in nodes) for each in entries]
+    found = [
+        _machine(
+            each,
+            places.get(each.instance.id, ""),
+            is_node=each.instance.id in nodes,
+            ended=has_ended(entry, each, owned=owned),
+        )
+        for each in entries
+    ]
     return tuple(sorted(found, key=lambda each: (each.rank is None, each.rank or 0)))
 
 
-def _machine(entry: MachineEntry, place: str, *, is_node: bool) -> RecordedMachine:
+def _machine(entry: MachineEntry, place: str, *, is_node: bool, ended: bool) -> RecordedMachine:
     instance, worker = entry.instance, entry.worker
     local = isinstance(instance.access, LocalAccess)
     return RecordedMachine(
@@ -174,4 +195,5 @@ def _machine(entry: MachineEntry, place: str, *, is_node: bool) -> RecordedMachi
         instance.access,
         worker.directory if worker is not None else "",
         instance.hourly_price,
+        ended,
     )

@@ -59,6 +59,7 @@ __all__ = [
     "Join",
     "KeptRef",
     "KnownTask",
+    "LeaseSet",
     "Leave",
     "LossReported",
     "Losses",
@@ -77,6 +78,7 @@ __all__ = [
     "Prepare",
     "Prepared",
     "ReclaimNotice",
+    "SetLease",
     "Shutdown",
     "Started",
     "Submit",
@@ -369,6 +371,19 @@ class Fetch:
 
 
 @dataclass(frozen=True, slots=True)
+class SetLease:
+    """Change the lease of the worker. Answered with `LeaseSet`, after all earlier events.
+
+    Attributes:
+        seconds: duration of the lease.
+        finish_within: seconds that running tasks have to finish after the lease has expired.
+    """
+
+    seconds: float
+    finish_within: float
+
+
+@dataclass(frozen=True, slots=True)
 class Shutdown:
     """End the worker process, after a `Farewell`. Running tasks are interrupted."""
 
@@ -392,6 +407,7 @@ type NodeCommand = (
     | Fetch
     | AttachVolumes
     | RefreshVolumes
+    | SetLease
     | Shutdown
 )
 
@@ -497,6 +513,13 @@ class Prepared:
 
     why: str = ""
     is_final: bool = False
+    task: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseSet:
+    """The worker has changed its lease as it was told."""
+
     task: int = 0
 
 
@@ -641,6 +664,7 @@ OfNode = (
     | Peered
     | Fetched
     | Prepared
+    | LeaseSet
     | Metrics
     | VolumesAttached
     | VolumeStates

@@ -33,6 +33,7 @@ from skyward.wire.protocol.messages import (
     Finished,
     ForgetValues,
     Join,
+    LeaseSet,
     Leave,
     Losses,
     Meet,
@@ -45,6 +46,7 @@ from skyward.wire.protocol.messages import (
     Prepare,
     Prepared,
     ReclaimNotice,
+    SetLease,
     Shutdown,
     Started,
     Submit,
@@ -137,6 +139,7 @@ class Agent:
         self.kept: KeptStore = NoValueStore() if processes else self._values
         self._functions = Functions(lambda blob: self.store.read(blob.key))
         self.replies = Replies(loop, backlog, self._report, self._for_next_client)
+        self.set_lease: Callable[[float, float], None] = lambda seconds, finish_within: None
         self._outbox = self.replies.outbox
         self.cluster = Membership(loop, self.replies.put)
         self._peers = Peers(self.incoming, self.replies.put)
@@ -447,6 +450,9 @@ class Agent:
             case RefreshVolumes(mounts):
                 if self._volumes is not None:
                     self._volumes.stale(mounts)
+            case SetLease(seconds, finish_within):
+                self.set_lease(seconds, finish_within)
+                self.replies.put(LeaseSet())
             case Shutdown():
                 self._shutdown(has_listener=True)
 

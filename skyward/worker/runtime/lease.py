@@ -39,17 +39,26 @@ class Lease:
         pause: Callable[[float], None] = clock.sleep,
         renewed: Callable[[], None] = lambda: None,
     ) -> None:
-        self._seconds = seconds
+        self._terms = seconds, finish_within
         self._idle = idle
         self._end = end
-        self._finish_within = finish_within
         self._check_every = check_every
         self._pause = pause
         self._on_renewed = renewed
         self._renewed = True
 
+    @property
+    def longest(self) -> float:
+        """Seconds after the last message of the client by which the running tasks have ended, too."""
+        return sum(self._terms)
+
     def renew(self) -> None:
         """Renew the lease. Thread-safe."""
+        self._renewed = True
+
+    def change(self, seconds: float, finish_within: float) -> None:
+        """Change the duration of the lease, and the time that running tasks have to finish after it. Thread-safe."""
+        self._terms = seconds, finish_within
         self._renewed = True
 
     def start(self) -> None:
@@ -59,7 +68,7 @@ class Lease:
     def keep(self) -> None:
         """Wait until the lease is over, then call `end`."""
         silent = 0.0
-        while silent < self._seconds or not (self._idle() or silent >= self._seconds + self._finish_within):
+        while silent < self._terms[0] or not (self._idle() or silent >= self.longest):
             self._pause(self._check_every)
             if self._renewed:
                 self._renewed, silent = False, 0.0

@@ -72,7 +72,7 @@ def test_settings_of_an_unknown_pool_say_so(
     assert capsys.readouterr().err == ""
 
 
-def test_machine_that_is_no_node_has_the_reason_in_its_row(
+def test_machine_that_is_no_node_has_its_state_in_its_row(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Regression: the column of the node was empty."""
@@ -84,7 +84,12 @@ def test_machine_that_is_no_node_has_the_reason_in_its_row(
     monkeypatch.setattr(recorded_pools, "recorded_pools", lambda name: listed)
     assert status(pool="p") == 0
     rows = capsys.readouterr().out.splitlines()[-3:]
-    assert [row.split("  ")[0].strip() for row in rows] == ["0", "none: starting", "none: leaving"]
-    listed = [replace(pool, machines=(leaving,), warm_until=99.0)]
+    assert [(row.split()[0], row.split()[3]) for row in rows] == [
+        ("0", "active"),
+        ("none", "starting"),
+        ("none", "leaving"),
+    ]
+    listed = [replace(pool, machines=(leaving, replace(node, ended=True)), warm_until=99.0)]
     assert status(pool="p") == 0
-    assert capsys.readouterr().out.splitlines()[-1].startswith("none: warm")
+    warm, gone = capsys.readouterr().out.splitlines()[-2:]
+    assert (warm.split()[3], gone.split()[3]) == ("warm", "gone")

@@ -74,12 +74,17 @@ def test_failing_nvidia_smi_counts_as_no_gpus(machine: Path) -> None:
     ("listed", "asked", "has", "note"),
     [
         ("", None, "", ""),
-        ("", "A100", "", "asked for A100, a local node has none"),
-        ("", "A100:4", "", "asked for A100:4, a local node has none"),
+        ("", "A100", "", "asked for A100, a local node has none, and runs without it"),
+        ("", "A100:4", "", "asked for A100:4, a local node has none, and runs without it"),
         ("Tesla T4, 15360\n" * 2, None, "T4:2", ""),
         ("Tesla T4, 15360\n" * 2, "T4", "T4:2", ""),
-        ("Tesla T4, 15360\n", "T4:2", "T4", "asked for T4:2, a local node has T4"),
-        ("NVIDIA Unknown 9, 100\n", "A100", "NVIDIA Unknown 9", "asked for A100, a local node has NVIDIA Unknown 9"),
+        ("Tesla T4, 15360\n", "T4:2", "T4", "asked for T4:2, a local node has T4, and runs with T4"),
+        (
+            "NVIDIA Unknown 9, 100\n",
+            "A100",
+            "NVIDIA Unknown 9",
+            "asked for A100, a local node has NVIDIA Unknown 9, and runs with NVIDIA Unknown 9",
+        ),
     ],
 )
 def test_note_states_the_actual_gpus_and_the_requested_ones(
@@ -95,6 +100,6 @@ def test_ignored_fields_are_in_the_same_note(machine: Path) -> None:
     machine.write_text("")
     (note,) = offered(sky.Spec(accelerator="A100", vcpus=64, image=sky.Image(apt=["ffmpeg"]))).notes
     assert note == (
-        "Local nodes run on this machine as it is; asked for A100, a local node has none; not acted on: image.apt, "
-        "vcpus."
+        "Local nodes run on this machine as it is; asked for A100, a local node has none, and runs without it; "
+        "not acted on: image.apt, vcpus."
     )

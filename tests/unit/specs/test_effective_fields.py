@@ -89,7 +89,7 @@ def test_declared_fields_depend_on_the_provider(config: ProviderConfig) -> None:
 @pytest.mark.parametrize("config", SETTINGS, ids=repr)
 def test_every_field_has_an_effect_or_is_in_the_note(config: ProviderConfig) -> None:
     declared = acts_on(config)
-    local = "asked for A100, a local node has none" if declared.knows_hardware else None
+    local = "asked for A100, a local node has none, and runs without it" if declared.knows_hardware else None
     for path in PROVIDER_FIELDS | UNSUPPORTED_FIELDS:
         outer, _, inner = path.partition(".")
         spec = Spec(image=Image(**{inner: SET_IN_IMAGE[inner]})) if inner else Spec(**{outer: SET[outer]})
@@ -102,9 +102,9 @@ def test_every_field_has_an_effect_or_is_in_the_note(config: ProviderConfig) -> 
 def test_note_of_each_provider_lists_its_ineffective_fields() -> None:
     spec = Spec(**SET, image=Image(**SET_IN_IMAGE))
     assert note(spec, sky.Local()) == (
-        "Local nodes run on this machine as it is; asked for A100, a local node has none; not acted on: architecture, "
-        "disk_gb, image.apt, image.metrics, image.skyward_source, memory_gb, region, ttl, vcpus, "
-        "warm."
+        "Local nodes run on this machine as it is; asked for A100, a local node has none, and runs without it; "
+        "not acted on: architecture, disk_gb, image.apt, image.metrics, image.skyward_source, memory_gb, region, ttl, "
+        "vcpus, warm."
     )
     assert note(spec, sky.SSH(hosts=["gpu1"])) == (
         "SSH hosts are used as they are, and are not compared with the spec; not acted on: accelerator, "

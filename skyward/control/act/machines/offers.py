@@ -106,7 +106,8 @@ class SourceOffer:
             ignored.remove("accelerator")
             if excluded_by(self.spec, self.offer, frozenset({"accelerator"})):
                 wanted, present = _accelerators(asked.name, asked.count), self.accelerators or "none"
-                parts.append(f"asked for {wanted}, a {self.config.name} node has {present}")
+                runs = f"runs with {present}" if self.accelerators else "runs without it"
+                parts.append(f"asked for {wanted}, a {self.config.name} node has {present}, and {runs}")
         if ignored:
             parts.append(f"not acted on: {', '.join(ignored)}")
         return ("; ".join((declared.otherwise, *parts)) + ".",) if parts else ()

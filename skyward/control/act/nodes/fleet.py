@@ -31,7 +31,7 @@ from skyward.errors import (
 )
 from skyward.events.volumes import VolumeState
 from skyward.process.background_tasks import BackgroundTasks
-from skyward.providers import Instance, LocalAccess
+from skyward.providers import Instance, LocalAccess, SSHAccess
 from skyward.wire.protocol.messages import (
     Clustered,
     CollectionsFilled,
@@ -290,6 +290,21 @@ class Fleet:
         if self._spares.pop(machine, None) is not None:
             self._owners[machine].give_up_warm(self._instances[machine])
             await self._terminate(machine, "it was kept warm long enough")
+
+    async def set_leases(self, most: float) -> list[int]:
+        """Have all nodes change their leases; return the ranks of those that did not answer.
+
+        Args:
+            most: seconds after the end of this process by which a node ends, with the tasks that run then.
+        """
+        nodes = [node for node in self.nodes.values() if node.phase == "ready" and node.is_up]
+        answered = await asyncio.gather(*(node.set_lease(self._owners[node.machine].lease, most) for node in nodes))
+        return [node.rank for node, has_answered in zip(nodes, answered, strict=True) if not has_answered]
+
+    @property
+    def has_watchdogs(self) -> bool:
+        """True if the machine of a node is ended by its watchdog, some time after its worker."""
+        return any(isinstance(node.instance.access, SSHAccess) for node in self.nodes.values())
 
     def spare_costs(self, *, closing: bool) -> float:
         """Return what the machines that are kept warm will cost until their deadlines, USD.

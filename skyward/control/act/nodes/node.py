@@ -26,7 +26,7 @@ from skyward.link.bulk import BulkPath, NodeFullError
 from skyward.link.channel import Channel
 from skyward.link.connection.hello import WorkerProcess
 from skyward.link.launch import attach_worker, start_worker
-from skyward.link.ssh.worker import EnvironmentSender, OrphanWorkerError, SSHWorker
+from skyward.link.ssh.worker import FINISHES_WITHIN, EnvironmentSender, OrphanWorkerError, SSHWorker, lease_of
 from skyward.process.background_tasks import BackgroundTasks
 from skyward.providers.protocol import Instance, LocalAccess, SSHAccess
 from skyward.wire.protocol.flow import WINDOW
@@ -40,12 +40,14 @@ from skyward.wire.protocol.messages import (
     Farewell,
     Finished,
     GangMember,
+    LeaseSet,
     Metrics,
     NodeCommand,
     NodeReport,
     PartialResultPending,
     Prepare,
     Prepared,
+    SetLease,
     Shutdown,
     Submit,
     WorkerEvent,
@@ -88,6 +90,9 @@ SHUTDOWN_WITHIN = 5.0
 
 VOLUMES_WITHIN = 90.0
 """Time for the volumes of a node to be attached, or flushed, after their last progress, in seconds."""
+
+LEASE_SET_WITHIN = 5.0
+"""Seconds that a worker has to answer that it has changed its lease."""
 
 HISTORY = 300.0
 """Seconds for which the metrics of a node are kept."""
@@ -177,6 +182,8 @@ class Node:
         self._lost_event = asyncio.Event()
         self._preparing: asyncio.Future[Prepared] | None = None
         self._attaching: asyncio.Future[VolumesAttached] | None = None
+        self._leasing: asyncio.Future[None] | None = None
+        self._lease_lock = asyncio.Lock()
         self._volumes_at = 0.0
         self._deadlines: Deadlines | None = None
         self._deadline_watch: asyncio.Task[None] | None = None
@@ -272,6 +279,30 @@ class Node:
             names = joined(repr(part.name) for part in prepare.parts)
             raise NodeStartError(f"the plugins {names} did not start within {within:g} s: see `bootstrap_timeout`")
 
+    async def set_lease(self, seconds: float, most: float) -> bool:
+        """Have the worker change its lease; return whether it has answered, after all of its earlier events.
+
+        A lease is longer than the time without a connection after which the client gives the machine up.
+
+        Args:
+            seconds: the lease of its spec.
+            most: seconds after the end of its client by which it ends, with the tasks that run then; may be infinite.
+        """
+        access = self.instance.access
+        if access is not None and not isinstance(access, LocalAccess):
+            seconds = lease_of(access, seconds)
+        seconds = min(seconds, most)
+        async with self._lease_lock:
+            self._leasing = leasing = asyncio.get_running_loop().create_future()
+            self.tell(SetLease(seconds, min(FINISHES_WITHIN, most - seconds)))
+            self.flush()
+            lost = asyncio.ensure_future(self._silent.wait())
+            try:
+                await asyncio.wait((leasing, lost), timeout=LEASE_SET_WITHIN, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                lost.cancel()
+            return leasing.done()
+
     async def _attach(self, volumes: AttachVolumes) -> None:
         """Have the worker attach its volumes, for as long as there is progress.
 
@@ -313,6 +344,9 @@ class Node:
             case Prepared():
                 if self._preparing is not None and not self._preparing.done():
                     self._preparing.set_result(event)
+            case LeaseSet():
+                if self._leasing is not None and not self._leasing.done():
+                    self._leasing.set_result(None)
             case Metrics(now):
                 self._keep(replace(now, at=time.time()))
             case Farewell():

@@ -16,6 +16,13 @@ STOP_RESERVE = 20.0
 TERMINATION_RESERVE = 10.0
 """Seconds of running that are reserved for terminating a machine, whatever runs on it."""
 
+LEAVE_RESERVE = 15.0
+"""Seconds of running that leaving a machine needs: from the last message of its client to the start of its lease, and
+from the end of that to the end of its worker."""
+
+WATCHDOG_RESERVE = 150.0
+"""Seconds of running that a rented machine needs after its worker has ended, until its watchdog has ended it, too."""
+
 ATTACH_RESERVE = 30.0
 """Seconds of running that attaching needs: reaching the machines, and returning the results of their tasks."""
 
@@ -28,12 +35,19 @@ def can_be_attached(spent: float, per_hour: float, budget: float | None) -> bool
     return budget is None or spent + per_hour * ATTACH_RESERVE / 3600 < budget
 
 
-def unaffordable(budget: float, spent: float = 0.0) -> str:
-    """Return that a pool cannot afford its first nodes, as the end of a sentence about it."""
+def unaffordable(budget: float, per_hour: float, spent: float = 0.0) -> str:
+    """Return that a pool cannot afford its first nodes, as the end of a sentence about it.
+
+    Args:
+        budget: USD in total.
+        per_hour: what the first nodes cost together, USD an hour; 0 if that is not known.
+        spent: USD until now.
+    """
+    needed = f": {money_text(per_hour * DRAIN_RESERVE / 3600)}" if per_hour else ""
     of_it = f", of which {money_text(spent)} is spent" if spent else ""
     return (
         f"cannot afford its first nodes with a budget of {money_text(budget)}{of_it}, which must cover "
-        f"{DRAIN_RESERVE:g} s of each"
+        f"{DRAIN_RESERVE:g} s of each{needed}"
     )
 
 
@@ -146,6 +160,18 @@ class Ledger:
     def committed(self, now: float) -> float:
         """Return the USD that will be spent even if every machine is drained from now on."""
         return self.spent(now) + (self._per_hour + self._reserved_per_hour) * DRAIN_RESERVE / 3600
+
+    def lasts(self, now: float, aside: float = 0.0) -> float:
+        """Return for how many seconds the rest of the budget covers the machines; infinity without a limit.
+
+        Args:
+            now: present time.
+            aside: part of the rest that is spent otherwise, USD.
+        """
+        per_hour = self._per_hour + self._reserved_per_hour
+        if self.budget is None or per_hour <= 0:
+            return float("inf")
+        return (self.budget - self.spent(now) - aside) / per_hour * 3600
 
     def room(self, price: float, now: float) -> int | None:
         """Return the number of additional machines at this price that the budget allows; None for no limit."""

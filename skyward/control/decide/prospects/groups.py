@@ -18,7 +18,10 @@ from skyward.values.needs import Needs
 
 __all__ = ["GroupObstacle", "Prospects", "VainWait"]
 
-RAISE_BUDGET = "raise the budget to continue: `pool.set_budget(USD)`, or `%sky up NAME --budget USD` in a notebook"
+RAISE_BUDGET = (
+    "raise the budget to continue: `pool.set_budget(USD)`, `%sky up NAME --budget USD` in a notebook, or "
+    "`--budget USD` on the command line"
+)
 
 ANY_MACHINE = (0,)
 """A machine that was never requested; numbers of machines start at 1."""

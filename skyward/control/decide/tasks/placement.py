@@ -76,4 +76,6 @@ def no_node(pool: str, missing: Sequence[int], table: MachineTable) -> UsageErro
     """Return the error for ranks that the pool does not have."""
     known = ", ".join(map(str, sorted(table.assignments))) or "none"
     which = " or ".join(map(str, missing))
+    if len(table.assignments) == 1:
+        return UsageError(f"Pool {pool!r} has no node {which}; its only node is {known}.")
     return UsageError(f"Pool {pool!r} has no node {which}; its nodes are {known}.")
