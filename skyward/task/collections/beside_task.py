@@ -11,17 +11,22 @@ from typing import Any, Final
 from skyward.errors import CollectionUnavailableError
 from skyward.wire.collections.requests import CollectionRequest
 
-__all__ = ["ADDRESS", "BackendBesideTask"]
+__all__ = ["ADDRESS", "BackendBesideTask", "socket_address"]
 
 ADDRESS: Final = "SKYWARD_COLLECTIONS"
-"""Environment variable with the path of the socket of the task."""
+"""Environment variable with the address of the socket of the task."""
+
+
+def socket_address(text: str) -> str:
+    """Return the address of a socket from its text, in which "@" stands for the byte before a name on Linux."""
+    return f"\0{text[1:]}" if text.startswith("@") else text
 
 
 class BackendBesideTask:
     """Backend that sends requests to the task over a socket. A forked process opens a connection of its own.
 
     Args:
-        address: path of the socket.
+        address: address of the socket.
     """
 
     def __init__(self, address: str) -> None:
@@ -56,7 +61,7 @@ class _Link:
 
     def __init__(self, address: str) -> None:
         try:
-            self._connection: Connection[Any, Any] = Client(address, "AF_UNIX")
+            self._connection: Connection[Any, Any] = Client(socket_address(address), "AF_UNIX")
         except OSError:
             raise _unavailable() from None
         self.process = os.getpid()

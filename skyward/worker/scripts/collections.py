@@ -1,8 +1,11 @@
 """Collections for a script: its processes ask the task that runs it, over a socket, and the task asks its node."""
 
 import os
+import secrets
 import shutil
 import socket
+import struct
+import sys
 import tempfile
 from concurrent.futures import Future
 from contextlib import suppress
@@ -15,9 +18,13 @@ from typing import Any, Self
 
 from skyward.errors import CollectionUnavailableError
 from skyward.task.collections.base import local_backend
+from skyward.task.collections.beside_task import socket_address
 from skyward.wire.collections.requests import CollectionRequest
 
 __all__ = ["ScriptCollections"]
+
+_HAS_NAMES = sys.platform == "linux"
+"""True if a socket can have a name in place of a path, so that nothing is left of it if this process is killed."""
 
 type _Answer = tuple[int, Any, BaseException | None]
 
@@ -31,18 +38,19 @@ class ScriptCollections:
         owner: number of the task.
 
     Attributes:
-        address: path of the socket, in a folder that only this user can enter; empty if there can be none.
+        address: address of the socket, at which only this user is answered; empty if there can be none.
     """
 
     def __init__(self, owner: int) -> None:
         self.address = ""
         self._owner = owner
-        self._folder = tempfile.mkdtemp(prefix="skyward-script-")
+        self._folder = "" if _HAS_NAMES else tempfile.mkdtemp(prefix="skyward-script-")
         self._connections: list[Connection[Any, Any]] = []
         self._is_closing = False
-        with suppress(OSError):  # the path may be too long for a socket
-            self._listener = Listener(os.path.join(self._folder, "collections"), "AF_UNIX")
-            self.address = os.path.join(self._folder, "collections")
+        address = f"@skyward-{secrets.token_hex(16)}" if _HAS_NAMES else os.path.join(self._folder, "collections")
+        with suppress(OSError):  # a path may be too long for a socket
+            self._listener = Listener(socket_address(address), "AF_UNIX")
+            self.address = address
             Thread(target=self._accept, name="skyward-script-collections", daemon=True).start()
 
     def __enter__(self) -> Self:
@@ -52,23 +60,27 @@ class ScriptCollections:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._is_closing = True
-        if not self.address:
+        if self.address:
+            with suppress(OSError):
+                Client(socket_address(self.address), "AF_UNIX").close()  # wakes the thread, which closes all
+        elif self._folder:
             shutil.rmtree(self._folder, ignore_errors=True)
-            return
-        with suppress(OSError):
-            Client(self.address, "AF_UNIX").close()  # wakes the thread, which closes all
 
     def _accept(self) -> None:
         with self._listener:
             while not self._is_closing:
                 with suppress(OSError, EOFError):
                     connection = self._listener.accept()
+                    if not _is_of_this_user(connection):
+                        connection.close()
+                        continue
                     self._connections.append(connection)
                     Thread(target=self._serve, args=(connection,), name="skyward-script-requests", daemon=True).start()
         for connection in self._connections:
             with suppress(OSError), socket.fromfd(connection.fileno(), socket.AF_UNIX, socket.SOCK_STREAM) as its:
                 its.shutdown(socket.SHUT_RDWR)  # a process that has outlived the script has no collections any more
-        shutil.rmtree(self._folder, ignore_errors=True)
+        if self._folder:
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     def _serve(self, connection: "Connection[Any, Any]") -> None:
         """Start what one process asks for, until it has ended."""
@@ -108,6 +120,15 @@ class ScriptCollections:
             answers.put((number, None, error))
             return
         future.add_done_callback(answer)
+
+
+def _is_of_this_user(connection: "Connection[Any, Any]") -> bool:
+    """Return whether the process at the other end is of this user; a folder has kept out others where there is one."""
+    if not _HAS_NAMES:
+        return True
+    with socket.fromfd(connection.fileno(), socket.AF_UNIX, socket.SOCK_STREAM) as its:
+        _, user, _ = struct.unpack("3i", its.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
+    return bool(user == os.geteuid())
 
 
 def _send(connection: "Connection[Any, Any]", answers: "SimpleQueue[_Answer | None]") -> None:

@@ -1,6 +1,8 @@
 """Collections of a script: a process asks over the socket of its task."""
 
 import os
+import sys
+import tempfile
 import threading
 from concurrent.futures import Future
 from pathlib import Path
@@ -16,6 +18,7 @@ from skyward.wire.collections.requests import CollectionRequest
 from skyward.worker.scripts.collections import ScriptCollections
 from tests.waiting import wait_for
 
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="sockets with names are Linux's")
 REQUEST = CollectionRequest("queue", "q", "get", (1,))
 
 
@@ -61,7 +64,7 @@ def test_cancelled_request_is_taken_back(node: Node) -> None:
         wait_for(node.asked[0][1].cancelled, "the end of the operation on the node")
 
 
-def test_end_of_the_script_revokes_what_waits_and_leaves_no_socket(node: Node) -> None:
+def test_end_of_the_script_revokes_what_waits(node: Node) -> None:
     """A process that outlives its script must not act for a task that has ended."""
     with ScriptCollections(7) as door:
         backend = BackendBesideTask(door.address)
@@ -70,14 +73,26 @@ def test_end_of_the_script_revokes_what_waits_and_leaves_no_socket(node: Node) -
     with pytest.raises(sky.CollectionUnavailableError, match="has ended"):
         waiting.result(30)
     wait_for(node.asked[0][1].cancelled, "the end of the operation on the node")
-    wait_for(lambda: not Path(door.address).parent.exists(), "the removal of the socket")
     with pytest.raises(sky.CollectionUnavailableError, match="end this process before the script"):
         backend.ask(REQUEST).result(30)
 
 
-def test_only_this_user_can_enter_the_folder_of_the_socket(node: Node) -> None:
+@on_linux
+def test_other_users_are_not_answered(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     with ScriptCollections(7) as door:
-        assert os.stat(Path(door.address).parent).st_mode & 0o077 == 0
+        monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+        with pytest.raises(sky.CollectionUnavailableError):
+            BackendBesideTask(door.address).ask(REQUEST).result(30)
+    assert node.asked == []
+
+
+@on_linux
+def test_socket_needs_no_folder_on_linux(node: Node) -> None:
+    """A worker that is killed would leave it."""
+    before = set(Path(tempfile.gettempdir()).iterdir())
+    with ScriptCollections(7) as door:
+        assert door.address.startswith("@skyward-")
+        assert set(Path(tempfile.gettempdir()).iterdir()) == before
 
 
 def test_process_without_a_task_or_a_script_says_where_collections_work(monkeypatch: pytest.MonkeyPatch) -> None:
