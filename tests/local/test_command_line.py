@@ -310,8 +310,8 @@ def test_command_waits_until_a_pool_is_free(terminal: TmuxTerminal) -> None:
         refused = other.run("skyward exec kept -- echo free", to_files=True)
         assert refused.status == 1
         assert re.search(
-            r"^skyward exec: Pool 'kept' is used by process \d+ on \S+ \(`.*run --pool kept waiting\.py`, since [\d:]+\), and by "
-            r"one process at a time: give --wait to wait until it is free\.$",
+            r"^skyward exec: Pool 'kept' is used by process \d+ on \S+ \(`.*run --pool kept waiting\.py`, since [\d:]+\), "
+            r"and by one process at a time: give --wait to wait until it is free\.$",
             refused.errors.strip(),
         )
         patient = other.start("skyward exec kept --wait -- echo free", to_files=True)
