@@ -213,7 +213,7 @@ def test_ctrl_c_stops_the_script_and_gives_the_nodes_back(terminal: TmuxTerminal
     terminal.press("C-c")
     assert started.ended().status == 130
     screen = terminal.screen
-    assert "stopping, and giving the nodes back; Ctrl-C again leaves them to their lease" in screen
+    assert "stopping, and giving the nodes back; Ctrl-C again ends this command and the nodes at once" in screen
     assert "stopped, saving" in screen
     assert (terminal.folder / "saved.txt").read_text() == "saved"
     assert status_of(terminal) == []
@@ -346,6 +346,92 @@ def test_detached_pool_runs_scripts_and_commands(terminal: TmuxTerminal) -> None
     assert "kept: 2 machines terminated" in terminal.screen
     gone = terminal.run("skyward logs kept", to_files=True)
     assert (gone.status, "ready with 2 nodes" in gone.text) == (0, True)
+
+
+def test_commands_that_are_refused_fail_or_are_interrupted_leave_the_pool(terminal: TmuxTerminal) -> None:
+    """Regression: one of them locked the pool, since it was said to have unfinished tasks."""
+    assert terminal.run("skyward up kept --detach", to_files=True).status == 0
+    hello = script(terminal, "hello.py", "print('hello')")
+    slow = script(terminal, "slow.py", SLOW)
+    outside = terminal.folder.parent / "outside.txt"
+    outside.write_text("")
+    refused = {
+        f"run --pool kept --on 7 {hello}": "Pool 'kept' has no node 7; its only node is 0.",
+        f"run --pool kept --file ../outside.txt {hello}": "it is outside the working folder",
+        f"run --pool kept --nodes 2 {hello}": "leave the options of a new pool out, except --budget",
+        f"run --wait {hello}": "give its name with --pool",
+        "exec kept --on 7 -- true": "Pool 'kept' has no node 7",
+    }
+    for command, says in refused.items():
+        done = terminal.run(f"skyward {command}", to_files=True)
+        assert (done.status, says in done.errors) == (2, True), (command, done.errors)
+        assert terminal.run(f"skyward run --pool kept {hello}", to_files=True).text == "hello\n", command
+    assert terminal.run("skyward exec kept -- false", to_files=True).status == 1
+    assert terminal.run("skyward exec kept --timeout 1 -- sleep 60", to_files=True).status == 124
+    started = terminal.start(f"skyward run --pool kept {slow}")
+    terminal.shows("working")
+    terminal.press("C-c")
+    assert started.ended().status == 130
+    assert "stopping; pool 'kept' stays; Ctrl-C again ends this command at once" in terminal.screen
+    assert terminal.run(f"skyward run --pool kept {hello}", to_files=True).text == "hello\n"
+    (pool,) = status_of(terminal, "kept")
+    assert (pool["state"], len(pool["machines"])) == ("left", 1)  # type: ignore[arg-type]
+
+
+def test_command_waits_until_a_pool_is_free(terminal: TmuxTerminal) -> None:
+    assert terminal.run("skyward up kept --detach", to_files=True).status == 0
+    waiting = "import os, time\nprint('working', flush=True)\nwhile not os.path.exists('go'): time.sleep(0.01)\n"
+    started = terminal.start(f"skyward run --pool kept {script(terminal, 'waiting.py', waiting)}")
+    terminal.shows("working")
+    with terminal_in(folder_beside(terminal), SKYWARD_DATA_DIR=str(terminal.folder / "data")) as other:
+        refused = other.run("skyward exec kept -- echo free", to_files=True)
+        assert refused.status == 1
+        assert re.search(
+            r"^skyward exec: Pool 'kept' is used by process \d+ on \S+ \(`.*run --pool kept waiting\.py`, since [\d:]+\), "
+            r"and by one process at a time: give --wait to wait until it is free\.$",
+            refused.errors.strip(),
+        )
+        patient = other.start("skyward exec kept --wait -- echo free", to_files=True)
+        errors = patient.path("err")
+        wait_for(lambda: errors.exists() and "waiting until pool 'kept' is free" in errors.read_text(), "its wait")
+        (terminal.folder / "go").touch()
+        assert started.ended().status == 0
+        done = patient.ended()
+        assert (done.status, done.text) == (0, "free\n")
+        assert done.errors.count("waiting until") == 1
+
+
+def test_budget_limits_the_lease_of_a_pool_that_stays(terminal: TmuxTerminal) -> None:
+    """Regression: the pool cost more than its budget, and `[providers.local]` was not used for it."""
+    (terminal.folder / "skyward.toml").write_text("[providers.local]\nhourly_price = 3.6\n")
+    shown = terminal.run("skyward config kept", to_files=True)
+    assert re.search(r"--provider +local +\S*skyward\.toml", shown.text)
+    up = terminal.run("skyward up kept --detach --budget 0.2", to_files=True)
+    assert up.status == 0
+    assert re.match(
+        r"Pool 'kept' is left for .*, and no longer: the rest of its budget of \$0\.20 covers that\.", up.text
+    )
+    (pool,) = status_of(terminal, "kept")
+    assert (pool["budget"], pool["per_hour"]) == (0.2, 3.6)
+    assert float(str(pool["spent"])) + float(str(pool["lease"])) * 0.001 <= 0.2
+    done = terminal.run("skyward exec kept --budget 20 -- true", to_files=True)
+    assert done.status == 0
+    (pool,) = status_of(terminal, "kept")
+    assert (pool["budget"], pool["lease"]) == (20.0, 600.0)
+
+
+def test_nodes_of_a_killed_command_are_shown_as_gone(terminal: TmuxTerminal) -> None:
+    """Regression: they were shown as running under their lease."""
+    started = terminal.start(f"skyward run {script(terminal, 'slow.py', SLOW)}")
+    terminal.shows("working")
+    (pool,) = status_beside(terminal)
+    os.kill(int(str(pool["pid"])), signal.SIGKILL)
+    assert started.ended().status == 137
+    (pool,) = status_of(terminal)
+    assert (pool["state"], pool["lease_left"], [each["ended"] for each in pool["machines"]]) == ("ended", 0.0, [True])  # type: ignore[attr-defined]
+    assert "its nodes have ended" in terminal.run("skyward status", to_files=True).text
+    assert terminal.run("skyward down run-slow -y", to_files=True).status == 0
+    assert status_of(terminal) == []
 
 
 def test_logs_are_followed_until_ctrl_c(terminal: TmuxTerminal) -> None:

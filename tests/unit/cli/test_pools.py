@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import skyward as sky
-from skyward.cli.pools.up import budget_warning, up
+from skyward.cli.pools.signals import of_attached, of_own
+from skyward.cli.pools.up import lease_sentence, up
 from skyward.cli.scripts.run import pool_name
 
 
@@ -36,8 +37,22 @@ def test_pool_that_may_have_no_nodes_is_not_left_to_its_lease() -> None:
         up(pool="empty", detach=True, options={"nodes": sky.Nodes(0, 3), "provider": "local"})
 
 
-def test_budget_that_nobody_watches_is_pointed_out_with_the_price() -> None:
-    warning = budget_warning("cheap", 0.5, 28.8)
-    assert "budget of $0.50 is watched only while" in warning
-    assert "cost $28.80 an hour until their lease ends" in warning
-    assert budget_warning("cheap", None, 28.8) == budget_warning("cheap", 0.5, 0.0) == ""
+def test_lease_that_the_budget_shortens_is_pointed_out() -> None:
+    assert lease_sentence("cheap", "for 47 s", 0.5, is_shortened=True) == (
+        "Pool 'cheap' is left for 47 s, and no longer: the rest of its budget of $0.50 covers that."
+    )
+    plain = "Pool 'cheap' is left to its lease for 10 min 0 s."
+    for budget in (None, 50.0):
+        assert lease_sentence("cheap", "for 10 min 0 s", budget, is_shortened=False) == plain
+
+
+def test_signals_are_described_by_what_becomes_of_the_nodes() -> None:
+    here = of_own(sky.Compute(name="here", provider=sky.Local()))
+    assert here.again == "ends this command and the nodes at once"
+    assert here.left == "the nodes of pool 'here' are on this computer, and end with this process."
+    lasting = of_own(sky.Compute(name="lasting", provider=sky.Local(outlives=True), ttl=120))
+    assert lasting.again == "leaves them to their lease"
+    assert "are left to their lease for 2 min 0 s, and cost money meanwhile: `skyward reap lasting`" in lasting.left
+    stays = of_attached("kept")
+    assert "giving" not in stays.stopping + stays.closing
+    assert stays.left.startswith("pool 'kept' is left to its lease, with the work that runs there:")

@@ -144,11 +144,11 @@ def test_cell_options_are_parsed(line: str, field: str, value: object) -> None:
         ),
         (
             "--nodes 8:2",
-            "--nodes 8:2: Nodes max (2) must not be less than min (8): swap them or raise max.",
+            "--nodes 8:2: the maximum, 2, is less than the minimum, 8: write 2:8.",
         ),
         (
             "--nodes 0",
-            "--nodes 0: Nodes min can be 0 only in an elastic pool: give `max` too, as in `Nodes(min=0, max=4)`.",
+            "--nodes 0: a pool without nodes has to grow: give a maximum after the minimum, such as 0:4.",
         ),
         ("--nodes 2 --nodes 4", "--nodes is given 2 times: keep one of them."),
         ("--vcpus many", "--vcpus takes a number, but got 'many'."),

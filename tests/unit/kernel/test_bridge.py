@@ -337,7 +337,7 @@ def test_each_field_of_the_form_is_checked(
     assert wrong("q", nodes="2:8", budget=" ", idle="10m") == {}
     assert wrong("p", nodes="9:3", budget="much", idle="10m") == {
         "name": "There is a pool 'p' already: choose another name.",
-        "--nodes": "--nodes 9:3: Nodes max (3) must not be less than min (9): swap them or raise max.",
+        "--nodes": "--nodes 9:3: the maximum, 3, is less than the minimum, 9: write 3:9.",
         "--budget": "--budget takes USD in total, such as 20, but got 'much'.",
     }
     assert wrong(" ") == {"name": "A pool needs a name."}

@@ -126,7 +126,7 @@ NODES: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "parse zero": (
         lambda: Nodes.parse("0"),
-        "Nodes min can be 0 only in an elastic pool: give `max` too, as in `Nodes(min=0, max=4)`.",
+        "a pool without nodes has to grow: give a maximum after the minimum, such as 0:4.",
     ),
 }
 

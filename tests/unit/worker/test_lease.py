@@ -44,5 +44,22 @@ def test_endless_task_is_ended() -> None:
     assert lease_end(idle=lambda now: False, renewed=lambda now: False) == 16
 
 
+def test_lease_is_changed_while_it_runs() -> None:
+    now = 0
+    ended: list[int] = []
+
+    def pause(seconds: float) -> None:
+        nonlocal now
+        now += 1
+        assert now < 100
+        if now == 3:
+            lease.change(20, 0)
+
+    lease = Lease(5, lambda: False, lambda: ended.append(now), finish_within=10, check_every=1, pause=pause)
+    lease.keep()
+    assert ended == [3 + 20]
+    assert lease.longest == 20
+
+
 def test_returning_client_renews_expired_lease() -> None:
     assert lease_end(idle=lambda now: False, renewed=lambda now: now == 12) == 12 + 5 + 10
