@@ -123,6 +123,8 @@ class Nodes(Value):
             raise SpecError("a pool without nodes has to grow: give a maximum after the minimum, such as 0:4.")
         if bound < least:
             raise SpecError(f"the maximum, {most}, is less than the minimum, {least}: write {most}:{least}.")
+        if desired == 0 and least:
+            raise SpecError(f"the number of nodes that must be ready is 0, but the minimum is {least}: leave it out.")
         if desired is not None and desired > bound:
             raise SpecError(
                 f"the number of nodes that must be ready, {desired}, is more than the pool may have, {bound}: write "

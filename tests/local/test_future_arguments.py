@@ -253,7 +253,7 @@ def test_waiting_task_for_a_removed_node_fails_with_the_reason(tmp_path: Path) -
         pool.resize(1)
         wait_for(lambda: len(pool.snapshot().nodes) == 1, "node 1 to go")
         go.touch()
-        with pytest.raises(sky.UsageError, match=r"has no node 1; its nodes are 0\.$"):
+        with pytest.raises(sky.UsageError, match=r"has no node 1; its only node is 0\.$"):
             b.result(30)
 
 

@@ -303,7 +303,7 @@ def test_failed_attach_leaves_the_pool_unchanged(
         patched.setattr("skyward.control.act.nodes.launching.find_offers", sold_out)
         with pytest.raises(sky.NoOffersError):
             sky.attach("left")
-    assert "Pool 'left' is left as it was: attach to it again" in capsys.readouterr().err
+    assert "Pool 'left' is left to its lease; `skyward reap left` terminates its nodes." in capsys.readouterr().err
     with sky.attach("left") as pool:
         (tmp_path / "go").touch()
         assert pool.recovered[0].result() == "done all the same"

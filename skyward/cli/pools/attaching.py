@@ -92,7 +92,9 @@ def describe_user(pool: "RecordedPool") -> str:
     process = Path("/proc", str(pool.pid))
     with contextlib.suppress(OSError):
         words = process.joinpath("cmdline").read_bytes().decode(errors="replace").rstrip("\0").split("\0")
-        command = " ".join(each if index else Path(each).name for index, each in enumerate(words))[:_LONGEST]
+        if Path(words[0]).name.startswith("python"):
+            words = words[2 if words[1:2] == ["-m"] else 1 :] or words
+        command = " ".join((Path(words[0]).name, *words[1:]))[:_LONGEST]
         return f"{pool.owner} (`{command}`, since {clock_text(process.stat().st_mtime)})"
     return pool.owner
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from skyward.errors import SpecError
-from skyward.formatting import count_text, joined, nodes_text
+from skyward.formatting import count_text, joined
 from skyward.specs.placement import Several, target_of
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def check_new_nodes(on: "On", pool: "Compute") -> None:
     if missing := [rank for rank in _ranks(on, pool) if rank >= count]:
         highest = "" if count < 2 else f", of ranks 0 to {count - 1}"
         raise SpecError(
-            f"--on {_text(on)}: pool {pool.name!r} starts with {count_text(count) if count else 'no nodes'}{highest}, "
+            f"--on {_text(on)}: Pool {pool.name!r} starts with {count_text(count) if count else 'no nodes'}{highest}, "
             f"so there is no node {_any_of(missing)}: give it at least "
             f"{count_text(max(missing) + 1)} with --nodes, or name others."
         )
@@ -48,8 +48,10 @@ def check_recorded_nodes(on: "On", pool: "RecordedPool") -> None:
     ranks = [0] if on == "head" else [] if isinstance(on, str) else [on] if isinstance(on, int) else list(on)
     # A lost node may be replaced, under its rank, once the pool is attached to.
     if known and (missing := [rank for rank in ranks if rank not in known and rank >= len(pool.machines)]):
+        has = "its nodes are" if len(known) > 1 else "its only node is"
         raise SpecError(
-            f"--on {_text(on)}: pool {pool.name!r} has no node {_any_of(missing)}; it has {nodes_text(known)}."
+            f"--on {_text(on)}: Pool {pool.name!r} has no node {_any_of(missing)}; {has} "
+            f"{', '.join(map(str, sorted(known)))}."
         )
 
 
@@ -63,7 +65,7 @@ def check_group(on: "On", pool: str, groups: Collection[str]) -> None:
         return
     has = f"its groups are {joined(sorted(groups), most=10)}" if len(groups) > 1 else "it has no groups"
     raise SpecError(
-        f"--on {on}: pool {pool!r} has no group of that name; {has}. Write one, head, all, or ranks, such as 3 or 0:4."
+        f"--on {on}: Pool {pool!r} has no group of that name; {has}. Write one, head, all, or ranks, such as 3 or 0:4."
     )
 
 

@@ -25,6 +25,7 @@ from skyward.files.transfer.transfer import FetchedVersions, FileTransfer
 from skyward.worker.scripts.script import ScriptRequest
 
 if TYPE_CHECKING:
+    from skyward.files.transfer.writer import Shape
     from skyward.pool.compute import Compute
     from skyward.specs.placement import On
 
@@ -126,11 +127,12 @@ def _prepared(
     """
     path = script.path if shared else script.relative
     sent = asked.files if shared else (path, *script.beside, *asked.files)
-    options = FileOptions(sent, asked.sync, asked.fetch, asked.excludes, asked.limit)
-    modules = {} if shared else script.modules
+    shape: Shape = "all" if is_several(on) else "single"
     with refusing():
-        transfer = FileTransfer(options, script.folder, FetchedVersions(), "all" if is_several(on) else "single", say)
+        options = FileOptions(sent, asked.sync, asked.fetch, asked.excludes, asked.limit)
+        transfer = FileTransfer(options, script.folder, FetchedVersions(), shape, say)
         files = transfer.request(shared=shared)
+    modules = {} if shared else script.modules
     return ScriptRequest("script", (path, *rest), files, modules, secrets.token_hex(8)), transfer
 
 

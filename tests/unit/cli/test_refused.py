@@ -31,16 +31,16 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     [
         (
             "--on 5 --nodes 2",
-            "--on 5: pool 'run-t' starts with 2 nodes, of ranks 0 to 1, so there is no node 5: give it at least 6 "
+            "--on 5: Pool 'run-t' starts with 2 nodes, of ranks 0 to 1, so there is no node 5: give it at least 6 "
             "nodes with --nodes, or name others.",
         ),
-        ("--on 1 --nodes 1:4", "--on 1: pool 'run-t' starts with 1 node, so there is no node 1: give it at least 2 "),
-        ("--on 0,2:4 --nodes 3/2:4", "--on 0,2,3: pool 'run-t' starts with 3 nodes, of ranks 0 to 2, so there is no "),
-        ("--on head --nodes 0:4", "--on head: pool 'run-t' starts with no nodes, so there is no node 0: give it at "),
-        ("--on gpu", "--on gpu: pool 'run-t' has no group of that name; it has no groups. Write one, head, all, or "),
-        ("--on tpu --pool mixed", "--on tpu: pool 'mixed' has no group of that name; its groups are cpu and gpu."),
+        ("--on 1 --nodes 1:4", "--on 1: Pool 'run-t' starts with 1 node, so there is no node 1: give it at least 2 "),
+        ("--on 0,2:4 --nodes 3/2:4", "--on 0,2,3: Pool 'run-t' starts with 3 nodes, of ranks 0 to 2, so there is no "),
+        ("--on head --nodes 0:4", "--on head: Pool 'run-t' starts with no nodes, so there is no node 0: give it at "),
+        ("--on gpu", "--on gpu: Pool 'run-t' has no group of that name; it has no groups. Write one, head, all, or "),
+        ("--on tpu --pool mixed", "--on tpu: Pool 'mixed' has no group of that name; its groups are cpu and gpu."),
         ("--on gpu --pool mixed", "--on gpu: group 'gpu' of pool 'mixed' starts with no nodes: give it at least one."),
-        ("--on 2 --pool mixed", "--on 2: pool 'mixed' starts with 2 nodes, of ranks 0 to 1, so there is no node 2"),
+        ("--on 2 --pool mixed", "--on 2: Pool 'mixed' starts with 2 nodes, of ranks 0 to 1, so there is no node 2"),
         ("--file nothing.csv", "--file nothing.csv: no such file in "),
         ("--sync nothing", "--sync nothing: no such folder in "),
         ("--fetch ../out", "--fetch ../out: it is outside the working folder "),

@@ -195,6 +195,28 @@ def test_number_of_unsent_tasks_survives_the_owner() -> None:
     claim.end()
 
 
+def test_pool_that_was_left_without_tasks_stays_so_until_a_task_is_sent() -> None:
+    left = new("left")
+    left.is_idle = True
+    left.set_lease(42.0)
+    left.leave()
+    for sends in (False, True):
+        claim = Claim.take(left.id)
+        assert claim is not None
+        assert claim.left_idle
+        record = PoolRecord.taken_over(left.id, Journal(), claim)
+        assert record.is_idle
+        if sends:
+            record.is_idle = False
+        record.leave()
+    claim = Claim.take(left.id)
+    assert claim is not None
+    assert not claim.left_idle
+    with Journal() as journal:
+        assert [entry.lease for entry in journal.pools("left")] == [42.0]
+    claim.end()
+
+
 def test_end_and_leave_are_idempotent() -> None:
     ended, left = new("ended"), new("left")
     for _ in range(2):

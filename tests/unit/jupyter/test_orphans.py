@@ -10,7 +10,7 @@ import pytest
 
 from skyward.errors import UsageError
 from skyward.journal import PoolRecord, WorkerEntry
-from skyward.providers import Cluster, Instance, LocalAccess
+from skyward.providers import Access, Cluster, ExecAccess, Instance, LocalAccess
 from skyward_kernel.orphans import orphan_notes, warm_notes
 from skyward_kernel.pools import PoolManager
 from tests.unit.jupyter.conftest import FakeCompute, Notebook
@@ -28,14 +28,15 @@ def own_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SKYWARD_DATA_DIR", str(tmp_path))
 
 
-def leave(name: str, *, worker: bool = True, price: float = 0.175) -> None:
+POD = ExecAccess(("kubectl", "exec"), "a pod")
+
+
+def leave(name: str, *, worker: bool = True, price: float = 0.175, access: Access = POD) -> None:
     """Leave a pool of two machines as a killed process does."""
     record = PoolRecord.new(name, {}, None, 600)
     number = record.preparing("default", None)
     token = record.asking(number)
-    machines = [
-        Instance(f"pod-{each}", "running", LocalAccess("127.0.0.1", "/nowhere"), hourly_price=price) for each in "ab"
-    ]
+    machines = [Instance(f"pod-{each}", "running", access, hourly_price=price) for each in "ab"]
     cluster = Cluster("c", record.id, cast("Any", SimpleNamespace()), cast("Any", SimpleNamespace()))
     record.provisioned(number, token, cluster, machines)
     if worker:
@@ -84,7 +85,8 @@ def test_status_and_pools_list_orphans(notebook: Notebook, compute: type[FakeCom
 
 
 def test_pools_of_which_nothing_is_left_are_not_mentioned() -> None:
-    leave("local", worker=False, price=0.0)
+    leave("local", access=LocalAccess("127.0.0.1", "/nowhere"))
+    leave("free", worker=False, price=0.0)
     assert orphan_notes() == []
     leave("paid", worker=False)
     assert orphan_notes() == [

@@ -64,6 +64,17 @@ def test_nodes_are_parsed_from_text(text: str, nodes: Nodes) -> None:
     assert Nodes.parse(text) == nodes
 
 
+@pytest.mark.parametrize(
+    ("text", "fix"),
+    [("0", "such as 0:4"), ("4:2", "write 2:4"), ("5/2", "write 2/2:2, or 5/2:5"), ("0/3", "leave it out")],
+)
+def test_inconsistent_text_is_refused_in_its_own_terms(text: str, fix: str) -> None:
+    with pytest.raises(SpecError, match=fix) as caught:
+        Nodes.parse(text)
+    assert "Nodes" not in str(caught.value)
+    assert "`" not in str(caught.value)
+
+
 @given(st.integers(0, 99), st.none() | st.integers(0, 99), st.none() | st.integers(0, 99))
 def test_nodes_text_round_trip(least: int, most: int | None, desired: int | None) -> None:
     try:

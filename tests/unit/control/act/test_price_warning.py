@@ -26,6 +26,12 @@ def test_pool_within_the_limit_warns_of_nothing(limit: float | None, most: int |
     assert warning_above(limit, [A100], most) == ""
 
 
+def test_warning_about_a_pool_with_a_budget_does_not_ask_for_one() -> None:
+    assert "a budget limits the total cost" in warning_above(10.0, [A100], None)
+    warning = warning_above(10.0, [A100], None, 20.0)
+    assert "its budget limits the total cost to $20.00" in warning
+
+
 def test_most_expensive_nodes_count_first() -> None:
     assert "may cost $48.10 per hour" in warning_above(10.0, [CPU, A100], 17)
 

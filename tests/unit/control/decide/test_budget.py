@@ -2,7 +2,7 @@
 
 import pytest
 
-from skyward.control.decide.machines.budget import Ledger
+from skyward.control.decide.machines.budget import Ledger, unaffordable
 from skyward.control.decide.messages import SetBudget
 from skyward.control.decide.prospects.groups import RAISE_BUDGET
 from skyward.control.decide.tasks import messages as tasks
@@ -31,6 +31,25 @@ def test_budget_below_what_is_spent_is_reached_without_a_machine() -> None:
     assert ledger.exhausted_at(60.0) > 1e9
     ledger.budget = 0.5
     assert ledger.exhausted_at(60.0) <= 1000.0
+
+
+def test_budget_covers_a_left_pool_for_the_rest_over_the_price_of_all_machines() -> None:
+    ledger = Ledger(10.0)
+    assert ledger.lasts(0.0) == float("inf"), "no machine costs anything"
+    ledger.reserve(1, 3.6)
+    ledger.bill(1, 0.0)
+    ledger.reserve(2, 3.6)  # requested, and not known to be there
+    assert ledger.lasts(1000.0) == pytest.approx(9.0 / 7.2 * 3600)
+    assert ledger.lasts(1000.0, aside=4.5) == pytest.approx(4.5 / 7.2 * 3600)
+    assert ledger.lasts(20_000.0) < 0
+    ledger.budget = None
+    assert ledger.lasts(1000.0) == float("inf")
+
+
+def test_refusal_of_the_first_nodes_has_the_amount_that_they_need() -> None:
+    assert unaffordable(0.1, 28.8) == (
+        "cannot afford its first nodes with a budget of $0.10, which must cover 60 s of each: $0.48"
+    )
 
 
 def drained(budget: float, *, running: int = 0) -> World:
