@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from skyward.errors import StorageError
 from skyward.storage.client import BucketClient
-from skyward.storage.failures import CHANGED, UNREACHABLE, Refusal
+from skyward.storage.failures import CHANGED, OF_STORE, Refusal
 from skyward.storage.jobs import WORKERS, ByteProgress, TransferJob, run_jobs
 from skyward.storage.listing import ObjectEntry, head
 from skyward.storage.location import BucketLocation, printable
@@ -204,7 +204,7 @@ class Download:
         except StorageError as error:
             if error.code == CHANGED:
                 raise self._changed() from None
-            if error.code != UNREACHABLE and not error.names:
+            if error.code not in OF_STORE and not error.names:
                 error.names = (self._entry.key,)
             raise
         return found

@@ -7,8 +7,9 @@ from itertools import islice
 from threading import Event
 
 from skyward.errors import StorageError
+from skyward.formatting import joined
 from skyward.storage.client import BucketClient, StoppedError
-from skyward.storage.failures import CHANGED, NO_KEY
+from skyward.storage.failures import CHANGED, NO_KEY, STOPPED
 
 __all__ = ["WORKERS", "ByteProgress", "TransferJob", "pulled", "run_jobs"]
 
@@ -21,6 +22,9 @@ WORKERS = 16
 
 _MOST_ERRORS = 20
 """Number of failed files after which a transfer of many stops."""
+
+_NAMED = 5
+"""Failed files that a message names at most; all are in `names` of the error."""
 
 _PULLED = 64
 """Items that are taken from an iterator at a time."""
@@ -42,7 +46,7 @@ def run_jobs(
     try:
         errors = client.run(_run(jobs, max(1, workers)), stop)
     except StoppedError:
-        raise StorageError("The transfer was stopped before its end.", code="Stopped") from None
+        raise StorageError("The transfer was stopped before its end.", code=STOPPED) from None
     if errors:
         raise _together(errors)
 
@@ -102,5 +106,8 @@ def _together(errors: list[StorageError]) -> StorageError:
     decisive = next((each for each in errors if not _is_about_a_file(each)), errors[0])
     if len(errors) == 1 or not _is_about_a_file(decisive):
         return decisive
-    names = tuple(name for each in errors for name in each.names)
-    return StorageError(f"{len(errors)} files failed. {errors[0]}", code=errors[0].code, names=names)
+    names = tuple(dict.fromkeys(name for each in errors for name in each.names))
+    reasons = tuple(dict.fromkeys(map(str, errors)))
+    shown = f": {joined(names, _NAMED)}" if names else ""
+    first = "" if len(reasons) == 1 else "The first one: "
+    return StorageError(f"{len(errors)} files failed{shown}. {first}{reasons[0]}", code=errors[0].code, names=names)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from skyward.errors import StorageError
 from skyward.process.clock import clock
 from skyward.storage.client import BucketClient, StoppedError
-from skyward.storage.failures import CHANGED, UNREACHABLE
+from skyward.storage.failures import CHANGED, OF_STORE
 from skyward.storage.jobs import WORKERS, ByteProgress, TransferJob, run_jobs
 from skyward.storage.listing import ObjectEntry, find_object
 from skyward.storage.location import BucketLocation, printable
@@ -128,7 +128,7 @@ class Upload:
             else:
                 size, reply = version.size, await self._send_parts(file, version)
         except StorageError as error:
-            if not error.names and error.code != UNREACHABLE:
+            if not error.names and error.code not in OF_STORE:
                 error.names = (self._key,)
             raise
         finally:

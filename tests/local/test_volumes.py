@@ -3,6 +3,9 @@
 import os
 import shutil
 import signal
+import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -242,6 +245,82 @@ def test_wrong_bucket_is_refused_before_a_node_is_launched(bucket: Bucket, mode:
     wrong = sky.Volume("nosuchbucket", "/data", "train", mode != "sync", bucket.storage(), mode)
     with pytest.raises(sky.StorageError, match="nosuchbucket"), sky.Compute(volumes=[wrong]):
         pass
+
+
+def test_store_that_does_not_answer_is_refused_before_a_local_node_is_launched(bucket: Bucket) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        closed = f"http://127.0.0.1:{server.getsockname()[1]}"
+    pool = sky.Compute(volumes=[sky.Volume("bucket", "/data", storage=bucket.storage(closed), mode="copy")])
+    with pytest.raises(sky.StorageError, match="connection refused") as raised, pool:
+        pass
+    assert str(raised.value).count(closed) == 1
+
+
+OF_A_FUNCTION = """
+import sys
+import skyward as sky
+storage = sky.Storage.minio(sys.argv[1], access_key=lambda: sys.argv[2], secret_key=lambda: sys.argv[3])
+volume = sky.Volume("bucket", "/data", "train", read_only=False, storage=storage, mode="sync")
+sky.Compute(provider=sky.Local(outlives=True), name="left", volumes=[volume], ttl=60).open().leave()
+"""
+
+
+@pytest.mark.usefixtures("own_journal")
+def test_attached_pool_without_its_credentials_launches_nothing_until_it_gets_them_again(
+    bucket: Bucket, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Credentials by a function of the process that opened the pool: its nodes work, and others cannot start."""
+    (tmp_path / "opens.py").write_text(OF_A_FUNCTION)
+    storage = bucket.storage()
+    keys = [str(storage.endpoint), *map(str, (storage.access_key, storage.secret_key))]
+    subprocess.run([sys.executable, tmp_path / "opens.py", *keys], check=True, timeout=60)
+    with sky.attach("left") as pool:
+        write("new.txt", "text") >> pool
+        assert bucket.get("train/new.txt") == b"text"
+        pool.resize(2)
+        wait_for(lambda: pool.snapshot().failure, "the reason")
+        assert "`pool.update(volumes=[sky.Volume(..., storage=...)])`" in str(pool.snapshot().failure)
+        assert [each.attempt for each in pool.snapshot().startup_failures] == [1]
+        assert "trying again" not in capfd.readouterr().err
+        pool.update(volumes=[volume(bucket, "sync")])
+        wait_for(lambda: [node.state for node in pool.snapshot().nodes] == ["active"] * 2, "two nodes")
+        assert read("new.txt") @ pool == ["text"] * 2
+
+
+def test_state_at_the_end_of_a_task_is_that_of_its_uploads(bucket: Bucket) -> None:
+    @sky.function
+    def write_many(name: str) -> None:
+        for number in range(40):
+            (sky.volume("/data") / f"{name}{number}").write_text(name)
+
+    with sky.Compute(volumes=[volume(bucket, "sync")]) as pool:
+        assert states(pool) == [("ready", 0, 2)]
+        for name in "abcde":
+            write_many(name) >> pool
+            assert states(pool) == [("ready", 0, 2)]
+
+
+def states(pool: sky.Compute) -> list[tuple[str, int, int]]:
+    found = [volume for node in pool.snapshot().nodes for volume in node.volumes]
+    return [(each.status, each.unflushed, each.files) for each in found]
+
+
+def test_objects_that_a_mount_hides_are_named(bucket: Bucket, capfd: pytest.CaptureFixture[str]) -> None:
+    bucket.put("train/sub", "beside its folder")
+    with sky.Compute(volumes=[volume(bucket, "mount")]):
+        said = "s3://bucket/train/sub and s3://bucket/train/sub/b.txt would be a file and a folder of the same name"
+        wait_for(lambda: said in "".join(seen(capfd)), "the hidden object to be named")
+
+
+@pytest.mark.parametrize("mode", ["copy", "sync"])
+def test_object_beside_a_folder_of_its_name_ends_the_launches_at_once(
+    bucket: Bucket, capfd: pytest.CaptureFixture[str], mode: str
+) -> None:
+    bucket.put("train/sub", "beside its folder")
+    pool = sky.Compute(volumes=[volume(bucket, mode)])
+    with pytest.raises(sky.NodeStartError, match="would be a file and a folder of the same name"), pool:
+        pass
+    assert "trying again" not in capfd.readouterr().err
 
 
 def test_read_only_volume_without_objects_is_refused(bucket: Bucket) -> None:
