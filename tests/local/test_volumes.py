@@ -394,6 +394,24 @@ def write_later(gate: str, name: str) -> None:
     threading.Thread(target=write_it).start()
 
 
+@pytest.mark.parametrize("executor", ["thread", "process"])
+def test_task_that_hangs_in_a_mount_ends_at_its_timeout_and_its_node_is_replaced(bucket: Bucket, executor: Any) -> None:
+    leave_out_for(fuse_problem(), "SKYWARD_FUSE")
+    with FaultyProxy(bucket.store.url) as proxy:
+        volumes = [sky.Volume(bucket.name, "/data", "train", storage=bucket.storage(proxy.url), mode="mount")]
+        with sky.Compute(volumes=volumes, worker=sky.Worker(executor=executor)) as pool:
+            files() >> pool
+            bucket.put("train/new.txt", "text")
+            silent = proxy.add(Mistake("GET", "new.txt", hold_after=0))
+            task = read("new.txt").with_timeout(1) > pool
+            try:
+                with pytest.raises(sky.TaskTimeoutError):
+                    task.result(timeout=60)
+            finally:
+                silent.release.set()
+            assert read("new.txt") >> pool == "text"
+
+
 def test_close_waits_until_a_slow_store_has_what_was_written_after_the_task(bucket: Bucket, tmp_path: Path) -> None:
     with FaultyProxy(bucket.store.url) as proxy:
         storage = bucket.storage(proxy.url)
