@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
-from threading import Event
 
 from skyward.errors import StorageError
 from skyward.formatting import joined
@@ -30,21 +29,16 @@ _PULLED = 64
 """Items that are taken from an iterator at a time."""
 
 
-def run_jobs(
-    jobs: AsyncIterator[TransferJob], client: BucketClient, workers: int = WORKERS, stop: Event | None = None
-) -> None:
+def run_jobs(jobs: AsyncIterator[TransferJob], client: BucketClient, workers: int = WORKERS) -> None:
     """Run jobs, at most `workers` at a time; a job is taken from the iterator when there is room for it.
 
     A job that fails with a `StorageError` about its own file does not keep the others from running.
 
-    Args:
-        stop: ends the transfer when it is set.
-
     Raises:
-        StorageError: jobs failed; one sentence with the files. Or the transfer was stopped.
+        StorageError: jobs failed; one sentence with the files. Or the client was stopped.
     """
     try:
-        errors = client.run(_run(jobs, max(1, workers)), stop)
+        errors = client.run(_run(jobs, max(1, workers)))
     except StoppedError:
         raise StorageError("The transfer was stopped before its end.", code=STOPPED) from None
     if errors:

@@ -210,7 +210,10 @@ def can_read(pool: sky.Compute) -> bool:
         return False
 
 
-def test_task_whose_files_cannot_be_uploaded_fails_with_its_value(bucket: Bucket) -> None:
+def test_task_whose_files_cannot_be_uploaded_fails_with_its_value(
+    bucket: Bucket, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The reason is in the error of the task, then in that of the close, and nowhere else."""
     with object_store(name="doomed") as doomed:
         doomed.put("train/a.txt", "alpha")
         with pytest.raises(sky.StorageError, match=r"is closed, but .* s3://doomed/train/new.txt"):  # noqa: SIM117
@@ -221,6 +224,14 @@ def test_task_whose_files_cannot_be_uploaded_fails_with_its_value(bucket: Bucket
                 with pytest.raises(sky.VolumeError, match=r"s3://doomed/train/new.txt.*no bucket") as raised:
                     write("new.txt", "text") >> pool
                 assert raised.value.value == 4
+                with pytest.raises(FileNotFoundError) as own:
+                    read("none.txt") >> pool
+                assert "Beside this error, 1 file could not be uploaded: s3://doomed/train/new.txt" in notes(own.value)
+    assert "new.txt" not in capfd.readouterr().err
+
+
+def notes(error: BaseException) -> str:
+    return "".join(getattr(error, "__notes__", ()))
 
 
 def test_conflicting_writers_are_named_and_the_last_one_wins(bucket: Bucket, capfd: pytest.CaptureFixture[str]) -> None:
