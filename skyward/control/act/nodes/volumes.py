@@ -113,7 +113,8 @@ async def check_credentials(spec: Spec) -> None:
         CredentialsError: there never are any, since the function that returns them is in another process.
         ProvisioningError: there are none now.
     """
-    stored = stored_volumes(spec)
+    if not (stored := stored_volumes(spec)):
+        return
     try:
         await asyncio.to_thread(lambda: [_location(volume) for volume in stored])
     except CredentialsError as error:
