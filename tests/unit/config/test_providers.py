@@ -7,7 +7,7 @@ import pytest
 import skyward as sky
 from skyward.cli.pools.opening import make_pool
 from skyward.config import load
-from skyward.views.settings import setting_rows
+from skyward.views.settings import settings_of, shown_value
 from tests.unit.config.conftest import Write
 
 pytestmark = pytest.mark.unit
@@ -40,13 +40,18 @@ def test_local_provider_of_the_file_is_that_of_pools_that_name_none(project: Wri
     )
     assert sky.Compute(name="named").spec.provider == priced
     assert sky.Compute(name="other").spec.provider == sky.AWS()
-    rows = {field: (value, source) for field, value, source in setting_rows(load(), "named", ["provider", "nodes"])}
-    assert rows["provider"] == ("local", f"{path.name}:1")
-    assert ("provider", "aws") in [row[:2] for row in setting_rows(load(), "other", ["provider"])]
+    assert shown_provider("named") == ("local", f"{path.name}:1")
+    assert shown_provider("other")[0] == "aws"
+
+
+def shown_provider(pool: str) -> tuple[str, str]:
+    """Return the provider of a pool as `skyward config` shows it, and its source."""
+    (found,) = [row for row in settings_of(load(), pool, ["provider"]) if row[0] == "provider"]
+    return shown_value(*found[:2]), found[2]
 
 
 def test_local_provider_without_a_table_is_the_plain_one(project: Write) -> None:
     project("[pools.named]\nnodes = 2\n")
     assert make_pool("any", {}).spec.provider is None
     assert make_pool("any", {}, outlives=True).spec.provider == sky.Local(outlives=True)
-    assert ("provider", "local", "default") in setting_rows(load(), "named", ["provider"])
+    assert shown_provider("named") == ("local", "default")
