@@ -1,12 +1,16 @@
 """`skyward volume`: the objects of buckets, which volumes show on nodes."""
 
+import contextlib
 import re
 from typing import TYPE_CHECKING
 
 from skyward.cli.terminal.answers import ask, say, write_json, write_lines, write_table
-from skyward.errors import SpecError
+from skyward.errors import CredentialsError, SpecError, StorageError
+from skyward.storage.failures import NO_BUCKET
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from skyward.specs.storage import Storage
 
 __all__ = ["get", "list_objects", "put", "remove"]
@@ -21,8 +25,8 @@ def list_objects(*, place: str, json: bool = False) -> int:
     from skyward.formatting import size_text
     from skyward.views.drawing import grid
 
-    storage, bucket, key = _located(place)
-    found = storage.ls(bucket, key)
+    with _located(place) as (storage, bucket, key):
+        found = storage.ls(bucket, key)
     if json:
         write_json([{"key": each.key, "size": each.size, "modified": each.modified} for each in found])
     elif found:
@@ -38,30 +42,30 @@ def list_objects(*, place: str, json: bool = False) -> int:
 
 def put(*, path: str, place: str) -> int:
     """Upload a file or a folder."""
-    storage, bucket, key = _located(place)
-    count = storage.upload(bucket, path, key or None)
+    with _located(place) as (storage, bucket, key):
+        count = storage.upload(bucket, path, key or None)
     say(f"{_objects(count)} written to {place}.")
     return 0
 
 
 def get(*, place: str, path: str | None = None) -> int:
     """Download an object, or all below a key."""
-    storage, bucket, key = _located(place)
-    count = storage.download(bucket, key, path)
+    with _located(place) as (storage, bucket, key):
+        count = storage.download(bucket, key, path)
     say(f"{count} {'file' if count == 1 else 'files'} written from {place}.")
     return 0
 
 
 def remove(*, place: str, recursive: bool = False, yes: bool = False) -> int:
     """Delete an object, or all below a key."""
-    storage, bucket, key = _located(place)
-    if not key and not recursive:
-        raise SpecError(f"{place} names no object: give its key, or --recursive for all objects of the bucket.")
-    what = f"all objects below {place}" if recursive else place
-    if not ask(f"Delete {what}?", yes=yes):
-        say("nothing was deleted.")
-        return 1
-    count = storage.rm(bucket, key, recursive)
+    with _located(place) as (storage, bucket, key):
+        if not key and not recursive:
+            raise SpecError(f"{place} names no object: give its key, or --recursive for all objects of the bucket.")
+        what = f"all objects below {place}" if recursive else place
+        if not ask(f"Delete {what}?", yes=yes):
+            say("nothing was deleted.")
+            return 1
+        count = storage.rm(bucket, key, recursive)
     say(f"{_objects(count)} deleted.")
     return 0
 
@@ -70,8 +74,9 @@ def _objects(count: int) -> str:
     return f"{count} {'object' if count == 1 else 'objects'}"
 
 
-def _located(place: str) -> "tuple[Storage, str, str]":
-    """Return the storage, the bucket and the key of a place.
+@contextlib.contextmanager
+def _located(place: str) -> "Iterator[tuple[Storage, str, str]]":
+    """Give the storage, the bucket and the key of a place; errors in the block say if a storage's name is missing.
 
     Raises:
         SpecError: it is none, or names a storage that skyward.toml does not have.
@@ -89,4 +94,14 @@ def _located(place: str) -> "tuple[Storage, str, str]":
             storage = Storage.gcs()
         case _:
             storage = load().storage(found["storage"])
-    return storage, found["bucket"], found["key"] or ""
+    try:
+        yield storage, found["bucket"], found["key"] or ""
+    except (CredentialsError, StorageError) as error:
+        is_elsewhere = isinstance(error, CredentialsError) or error.code == NO_BUCKET
+        if found["storage"] or not is_elsewhere or not (names := load().storages):
+            raise
+        others = " or ".join(f"{name}://{place}" for name in names)
+        raise StorageError(
+            f"{error} A place without the name of a storage is at AWS: write {others} for a table of skyward.toml.",
+            code=getattr(error, "code", ""),
+        ) from None

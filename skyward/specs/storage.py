@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from skyward.storage.listing import ObjectEntry
     from skyward.storage.location import BucketLocation
 
-__all__ = ["Credential", "Storage", "VariableCredential", "checked_bucket", "checked_prefix"]
+__all__ = ["Credential", "Storage", "VariableCredential", "checked_bucket", "checked_prefix", "lacks_keys"]
 
 type Credential = str | Callable[[], str] | Callable[[], Awaitable[str]] | None
 """Text, or a function that returns it when it is used, or None for the one that the client finds."""
@@ -26,7 +26,7 @@ _KEYS = ("access_key", "secret_key", "session_token")
 
 @dataclass(frozen=True, slots=True)
 class Storage(Value):
-    """Object store with an S3 interface. StoreKeys are never shown, and never stored in plain text.
+    """Object store with an S3 interface. Keys are never shown, and never stored in plain text.
 
     Attributes:
         endpoint: address of the store, such as "https://host"; "" for AWS.
@@ -243,6 +243,10 @@ class Storage(Value):
         from skyward.transfers.credentials import StoreKeys, found_keys, resolved
 
         bucket, prefix = checked_bucket(bucket, "bucket"), checked_prefix(prefix, "prefix")
+        if len(bucket) < 3 or any(len(part) > 63 for part in bucket.split(".")):
+            raise SpecError(
+                f"bucket must have 3 to 63 characters, or parts of up to 63 between dots, but got {shown(bucket)}."
+            )
         if self.access_key is None or self.secret_key is None:
             keys = found_keys(of_aws=not self.endpoint, with_role=with_role)
         else:
@@ -342,9 +346,15 @@ def _is_importable(function: Any) -> bool:
     return getattr(sys.modules.get(module), name, None) is function
 
 
+def lacks_keys(storage: object) -> bool:
+    """Return whether the keys of a storage were given by a function that exists only in the process that made it."""
+    return isinstance(storage, Storage) and any(getattr(storage, name) is _left_behind for name in _KEYS)
+
+
 def _left_behind() -> str:
     """Stand in for a function that stayed in the process that made it."""
     raise CredentialsError(
         "The credentials of this storage were given by a function that exists only in the process that made it: make "
-        "the storage again, here, or define the function in a module."
+        "the storage again, here; a pool gets it with `pool.update(volumes=[sky.Volume(..., storage=...)])`. A "
+        "function that is defined in a module is kept."
     )

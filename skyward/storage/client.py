@@ -100,11 +100,8 @@ class BucketClient:
             loop.call_soon_threadsafe(loop.stop)
             thread.join()
 
-    def run[T](self, coroutine: Coroutine[Any, Any, T], stop: Event | None = None) -> T:
+    def run[T](self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the client's loop, and wait for it; Ctrl-C ends it, and all requests of the client.
-
-        Args:
-            stop: ends it when it is set.
 
         Raises:
             StoppedError: the client was stopped.
@@ -117,8 +114,6 @@ class BucketClient:
         loop.call_soon_threadsafe(self._start, coroutine, work)
         try:
             while not work.done.wait(_POLL):
-                if stop is not None and stop.is_set():
-                    self.stop()
                 if self.stopped.is_set():
                     work.done.wait(_END_WITHIN)
                     break
@@ -161,7 +156,7 @@ class BucketClient:
         Raises:
             StorageError: the store refuses, or keeps failing, or does not answer.
         """
-        since, pause = clock.monotonic(), 0.2
+        since, pause, has_moved = clock.monotonic(), 0.2, False
         while True:
             signed_for = self.region
             try:
@@ -173,7 +168,8 @@ class BucketClient:
                 self._has_answered |= refusal.status != 0
                 if missing is not None and refusal.status == 404 and refusal.code in ("", "NoSuchKey"):
                     return missing
-                if self._is_elsewhere(refusal, signed_for):
+                if not has_moved and self._is_elsewhere(refusal, signed_for):
+                    has_moved = True
                     continue
                 # Those without a reply, and most errors of the store, have been repeated by obstore.
                 waits = refusal.is_temporary and refusal.status not in (0, 500, 502, 503, 504)

@@ -7,12 +7,11 @@ import shutil
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from pathlib import Path
-from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from skyward.errors import StorageError
 from skyward.storage.client import BucketClient
-from skyward.storage.failures import CHANGED, UNREACHABLE, Refusal
+from skyward.storage.failures import CHANGED, OF_STORE, Refusal
 from skyward.storage.jobs import WORKERS, ByteProgress, TransferJob, run_jobs
 from skyward.storage.listing import ObjectEntry, head
 from skyward.storage.location import BucketLocation, printable
@@ -34,11 +33,9 @@ def download(
     entry: ObjectEntry | str,
     target: Path,
     *,
-    if_match: bool = True,
     progress: ByteProgress | None = None,
     workers: int = WORKERS,
     client: BucketClient | None = None,
-    stop: Event | None = None,
 ) -> ObjectEntry:
     """Download an object to a file, which appears complete or not at all.
 
@@ -46,24 +43,20 @@ def download(
     version of the object continues it.
 
     Args:
-        entry: the object, or its key relative to the prefix.
-        if_match: whether it must be the version of `entry`.
+        entry: the object, which must not have been changed since; or its key relative to the prefix.
         progress: called with numbers of bytes.
-        stop: ends the download when it is set.
 
     Raises:
         StorageError: the store refuses or does not answer, the object was changed, or the file cannot be written.
     """
     if client is None:
         with BucketClient(location) as own:
-            return download(
-                location, entry, target, if_match=if_match, progress=progress, workers=workers, client=own, stop=stop
-            )
-    if isinstance(entry, str) or not if_match:
-        entry = head(location, entry if isinstance(entry, str) else entry.key, client=client)
+            return download(location, entry, target, progress=progress, workers=workers, client=own)
+    if isinstance(entry, str):
+        entry = head(location, entry, client=client)
     transfer = Download(client, entry, target, progress)
     try:
-        run_jobs(transfer.jobs(), client, workers, stop)
+        run_jobs(transfer.jobs(), client, workers)
     finally:
         transfer.close()
     return entry
@@ -204,7 +197,7 @@ class Download:
         except StorageError as error:
             if error.code == CHANGED:
                 raise self._changed() from None
-            if error.code != UNREACHABLE and not error.names:
+            if error.code not in OF_STORE and not error.names:
                 error.names = (self._entry.key,)
             raise
         return found

@@ -9,19 +9,35 @@ from dataclasses import dataclass
 from skyward.errors import CredentialsError, StorageError
 from skyward.storage.location import BucketLocation, printable
 
-__all__ = ["CHANGED", "LASTING", "NO_BUCKET", "NO_KEY", "UNREACHABLE", "Refusal"]
+__all__ = [
+    "BAD_KEY",
+    "CHANGED",
+    "LASTING",
+    "NO_BUCKET",
+    "NO_KEY",
+    "OF_STORE",
+    "STOPPED",
+    "UNREACHABLE",
+    "Refusal",
+    "may_pass",
+]
 
 NO_BUCKET = "NoSuchBucket"
 NO_KEY = "NoSuchKey"
 CHANGED = "PreconditionFailed"
 UNREACHABLE = "Unreachable"
+STOPPED = "Stopped"
 BAD_KEY = "InvalidKey"
+SKEWED = "RequestTimeTooSkewed"
 
 LASTING = frozenset({
     "AccessDenied", "AllAccessDisabled", "ExpiredToken", "Forbidden", "InvalidAccessKeyId", "InvalidBucketName",
     "InvalidToken", "NoCredentials", "NoSuchBucket", "SignatureDoesNotMatch",
 })  # fmt: skip
 """Codes of refusals that a repeated request would meet again."""
+
+OF_STORE = (LASTING - {"AccessDenied", "Forbidden"}) | {UNREACHABLE, SKEWED}
+"""Codes of failures that every object of a bucket would meet."""
 
 _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>([A-Za-z0-9.]{1,64})</Code>")
@@ -51,6 +67,11 @@ _TEMPORARY = frozenset({
     "InternalError", "OperationAborted", "RequestTimeout", "ServiceUnavailable", "SlowDown", "Throttling",
     "ThrottlingException", "TooManyRequests",
 })  # fmt: skip
+
+
+def may_pass(code: str) -> bool:
+    """Return whether a request that has failed with a code may succeed later, or from another machine."""
+    return code in _TEMPORARY or code in (UNREACHABLE, STOPPED, CHANGED, SKEWED, "HTTP429") or code.startswith("HTTP5")
 
 
 @dataclass(frozen=True, slots=True)

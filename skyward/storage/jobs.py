@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
-from threading import Event
 
 from skyward.errors import StorageError
+from skyward.formatting import joined
 from skyward.storage.client import BucketClient, StoppedError
-from skyward.storage.failures import CHANGED, NO_KEY
+from skyward.storage.failures import CHANGED, NO_KEY, STOPPED
 
 __all__ = ["WORKERS", "ByteProgress", "TransferJob", "pulled", "run_jobs"]
 
@@ -22,27 +22,25 @@ WORKERS = 16
 _MOST_ERRORS = 20
 """Number of failed files after which a transfer of many stops."""
 
+_NAMED = 5
+"""Failed files that a message names at most; all are in `names` of the error."""
+
 _PULLED = 64
 """Items that are taken from an iterator at a time."""
 
 
-def run_jobs(
-    jobs: AsyncIterator[TransferJob], client: BucketClient, workers: int = WORKERS, stop: Event | None = None
-) -> None:
+def run_jobs(jobs: AsyncIterator[TransferJob], client: BucketClient, workers: int = WORKERS) -> None:
     """Run jobs, at most `workers` at a time; a job is taken from the iterator when there is room for it.
 
     A job that fails with a `StorageError` about its own file does not keep the others from running.
 
-    Args:
-        stop: ends the transfer when it is set.
-
     Raises:
-        StorageError: jobs failed; one sentence with the files. Or the transfer was stopped.
+        StorageError: jobs failed; one sentence with the files. Or the client was stopped.
     """
     try:
-        errors = client.run(_run(jobs, max(1, workers)), stop)
+        errors = client.run(_run(jobs, max(1, workers)))
     except StoppedError:
-        raise StorageError("The transfer was stopped before its end.", code="Stopped") from None
+        raise StorageError("The transfer was stopped before its end.", code=STOPPED) from None
     if errors:
         raise _together(errors)
 
@@ -102,5 +100,8 @@ def _together(errors: list[StorageError]) -> StorageError:
     decisive = next((each for each in errors if not _is_about_a_file(each)), errors[0])
     if len(errors) == 1 or not _is_about_a_file(decisive):
         return decisive
-    names = tuple(name for each in errors for name in each.names)
-    return StorageError(f"{len(errors)} files failed. {errors[0]}", code=errors[0].code, names=names)
+    names = tuple(dict.fromkeys(name for each in errors for name in each.names))
+    reasons = tuple(dict.fromkeys(map(str, errors)))
+    shown = f": {joined(names, _NAMED)}" if names else ""
+    first = "" if len(reasons) == 1 else "The first one: "
+    return StorageError(f"{len(errors)} files failed{shown}. {first}{reasons[0]}", code=errors[0].code, names=names)

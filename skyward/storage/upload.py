@@ -8,13 +8,12 @@ import stat
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from skyward.errors import StorageError
 from skyward.process.clock import clock
 from skyward.storage.client import BucketClient, StoppedError
-from skyward.storage.failures import CHANGED, UNREACHABLE
+from skyward.storage.failures import CHANGED, OF_STORE
 from skyward.storage.jobs import WORKERS, ByteProgress, TransferJob, run_jobs
 from skyward.storage.listing import ObjectEntry, find_object
 from skyward.storage.location import BucketLocation, printable
@@ -46,7 +45,6 @@ def upload(
     progress: ByteProgress | None = None,
     workers: int = WORKERS,
     client: BucketClient | None = None,
-    stop: Event | None = None,
 ) -> ObjectEntry:
     """Upload a file to an object, which is replaced as a whole or not at all.
 
@@ -55,16 +53,15 @@ def upload(
     Args:
         key: relative to the prefix.
         progress: called with numbers of bytes.
-        stop: ends the upload when it is set.
 
     Raises:
         StorageError: the store refuses or does not answer, or the file cannot be read or is changed meanwhile.
     """
     if client is None:
         with BucketClient(location) as own:
-            return upload(location, path, key, progress=progress, workers=workers, client=own, stop=stop)
+            return upload(location, path, key, progress=progress, workers=workers, client=own)
     found: list[ObjectEntry] = []
-    run_jobs(Upload(client, path, key, progress, found.append).jobs(), client, workers, stop)
+    run_jobs(Upload(client, path, key, progress, found.append).jobs(), client, workers)
     return found[0]
 
 
@@ -128,7 +125,7 @@ class Upload:
             else:
                 size, reply = version.size, await self._send_parts(file, version)
         except StorageError as error:
-            if not error.names and error.code != UNREACHABLE:
+            if not error.names and error.code not in OF_STORE:
                 error.names = (self._key,)
             raise
         finally:

@@ -65,7 +65,8 @@ class Kernel:
     ) -> Cell:
         """Run a cell to its end; interrupt it when `interrupt_when` is true, or each of several in turn."""
         started = time.monotonic()
-        request = self._client.execute(source)
+        # An error must not abort the next cell, which may arrive before the kernel has emptied its queue.
+        request = self._client.execute(source, stop_on_error=False)
         cell = self.cells[request] = Cell()
         conditions = [interrupt_when] if callable(interrupt_when) else list(interrupt_when)
         while True:
@@ -89,7 +90,9 @@ class Kernel:
             written.append(f"{message['content']['prompt']}{line}\n")
             self._client.input(line)
 
-        self._client.execute_interactive(source, timeout=LIMIT, allow_stdin=True, output_hook=take, stdin_hook=answer)
+        self._client.execute_interactive(
+            source, timeout=LIMIT, allow_stdin=True, stop_on_error=False, output_hook=take, stdin_hook=answer
+        )
         assert not left
         return "".join(written)
 

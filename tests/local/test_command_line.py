@@ -526,6 +526,8 @@ def test_objects_of_a_bucket_are_listed_and_copied(terminal: TmuxTerminal) -> No
         assert (refused.status, bucket.keys()) == (2, ["train/a.bin", "train/b.txt"])
         done = terminal.run(f"skyward volume rm mine://{bucket.name}/train -r -y", to_files=True)
         assert (done.status, bucket.keys()) == (0, [])
+        unnamed = terminal.run(f"AWS_EC2_METADATA_DISABLED=true skyward volume ls {bucket.name}", to_files=True)
+        assert f"write mine://{bucket.name} for a table of skyward.toml" in unnamed.errors
         missing = terminal.run(f"skyward volume get mine://{bucket.name}/nothing", to_files=True)
         assert missing.status == 1
         assert SECRET_KEY not in terminal.screen + missing.errors + done.errors

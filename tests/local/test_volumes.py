@@ -3,6 +3,9 @@
 import os
 import shutil
 import signal
+import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -207,7 +210,10 @@ def can_read(pool: sky.Compute) -> bool:
         return False
 
 
-def test_task_whose_files_cannot_be_uploaded_fails_with_its_value(bucket: Bucket) -> None:
+def test_task_whose_files_cannot_be_uploaded_fails_with_its_value(
+    bucket: Bucket, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The reason is in the error of the task, then in that of the close, and nowhere else."""
     with object_store(name="doomed") as doomed:
         doomed.put("train/a.txt", "alpha")
         with pytest.raises(sky.StorageError, match=r"is closed, but .* s3://doomed/train/new.txt"):  # noqa: SIM117
@@ -218,6 +224,14 @@ def test_task_whose_files_cannot_be_uploaded_fails_with_its_value(bucket: Bucket
                 with pytest.raises(sky.VolumeError, match=r"s3://doomed/train/new.txt.*no bucket") as raised:
                     write("new.txt", "text") >> pool
                 assert raised.value.value == 4
+                with pytest.raises(FileNotFoundError) as own:
+                    read("none.txt") >> pool
+                assert "Beside this error, 1 file could not be uploaded: s3://doomed/train/new.txt" in notes(own.value)
+    assert "new.txt" not in capfd.readouterr().err
+
+
+def notes(error: BaseException) -> str:
+    return "".join(getattr(error, "__notes__", ()))
 
 
 def test_conflicting_writers_are_named_and_the_last_one_wins(bucket: Bucket, capfd: pytest.CaptureFixture[str]) -> None:
@@ -242,6 +256,82 @@ def test_wrong_bucket_is_refused_before_a_node_is_launched(bucket: Bucket, mode:
     wrong = sky.Volume("nosuchbucket", "/data", "train", mode != "sync", bucket.storage(), mode)
     with pytest.raises(sky.StorageError, match="nosuchbucket"), sky.Compute(volumes=[wrong]):
         pass
+
+
+def test_store_that_does_not_answer_is_refused_before_a_local_node_is_launched(bucket: Bucket) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        closed = f"http://127.0.0.1:{server.getsockname()[1]}"
+    pool = sky.Compute(volumes=[sky.Volume("bucket", "/data", storage=bucket.storage(closed), mode="copy")])
+    with pytest.raises(sky.StorageError, match="connection refused") as raised, pool:
+        pass
+    assert str(raised.value).count(closed) == 1
+
+
+OF_A_FUNCTION = """
+import sys
+import skyward as sky
+storage = sky.Storage.minio(sys.argv[1], access_key=lambda: sys.argv[2], secret_key=lambda: sys.argv[3])
+volume = sky.Volume("bucket", "/data", "train", read_only=False, storage=storage, mode="sync")
+sky.Compute(provider=sky.Local(outlives=True), name="left", volumes=[volume], ttl=60).open().leave()
+"""
+
+
+@pytest.mark.usefixtures("own_journal")
+def test_attached_pool_without_its_credentials_launches_nothing_until_it_gets_them_again(
+    bucket: Bucket, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Credentials by a function of the process that opened the pool: its nodes work, and others cannot start."""
+    (tmp_path / "opens.py").write_text(OF_A_FUNCTION)
+    storage = bucket.storage()
+    keys = [str(storage.endpoint), *map(str, (storage.access_key, storage.secret_key))]
+    subprocess.run([sys.executable, tmp_path / "opens.py", *keys], check=True, timeout=60)
+    with sky.attach("left") as pool:
+        write("new.txt", "text") >> pool
+        assert bucket.get("train/new.txt") == b"text"
+        pool.resize(2)
+        wait_for(lambda: pool.snapshot().failure, "the reason")
+        assert "`pool.update(volumes=[sky.Volume(..., storage=...)])`" in str(pool.snapshot().failure)
+        assert [each.attempt for each in pool.snapshot().startup_failures] == [1]
+        assert "trying again" not in capfd.readouterr().err
+        pool.update(volumes=[volume(bucket, "sync")])
+        wait_for(lambda: [node.state for node in pool.snapshot().nodes] == ["active"] * 2, "two nodes")
+        assert read("new.txt") @ pool == ["text"] * 2
+
+
+def test_state_at_the_end_of_a_task_is_that_of_its_uploads(bucket: Bucket) -> None:
+    @sky.function
+    def write_many(name: str) -> None:
+        for number in range(40):
+            (sky.volume("/data") / f"{name}{number}").write_text(name)
+
+    with sky.Compute(volumes=[volume(bucket, "sync")]) as pool:
+        assert states(pool) == [("ready", 0, 2)]
+        for name in "abcde":
+            write_many(name) >> pool
+            assert states(pool) == [("ready", 0, 2)]
+
+
+def states(pool: sky.Compute) -> list[tuple[str, int, int]]:
+    found = [volume for node in pool.snapshot().nodes for volume in node.volumes]
+    return [(each.status, each.unflushed, each.files) for each in found]
+
+
+def test_objects_that_a_mount_hides_are_named(bucket: Bucket, capfd: pytest.CaptureFixture[str]) -> None:
+    bucket.put("train/sub", "beside its folder")
+    with sky.Compute(volumes=[volume(bucket, "mount")]):
+        said = "s3://bucket/train/sub and s3://bucket/train/sub/b.txt would be a file and a folder of the same name"
+        wait_for(lambda: said in "".join(seen(capfd)), "the hidden object to be named")
+
+
+@pytest.mark.parametrize("mode", ["copy", "sync"])
+def test_object_beside_a_folder_of_its_name_ends_the_launches_at_once(
+    bucket: Bucket, capfd: pytest.CaptureFixture[str], mode: str
+) -> None:
+    bucket.put("train/sub", "beside its folder")
+    pool = sky.Compute(volumes=[volume(bucket, mode)])
+    with pytest.raises(sky.NodeStartError, match="would be a file and a folder of the same name"), pool:
+        pass
+    assert "trying again" not in capfd.readouterr().err
 
 
 def test_read_only_volume_without_objects_is_refused(bucket: Bucket) -> None:
@@ -313,6 +403,24 @@ def write_later(gate: str, name: str) -> None:
         path.write_text("late")
 
     threading.Thread(target=write_it).start()
+
+
+@pytest.mark.parametrize("executor", ["thread", "process"])
+def test_task_that_hangs_in_a_mount_ends_at_its_timeout_and_its_node_is_replaced(bucket: Bucket, executor: Any) -> None:
+    leave_out_for(fuse_problem(), "SKYWARD_FUSE")
+    with FaultyProxy(bucket.store.url) as proxy:
+        volumes = [sky.Volume(bucket.name, "/data", "train", storage=bucket.storage(proxy.url), mode="mount")]
+        with sky.Compute(volumes=volumes, worker=sky.Worker(executor=executor)) as pool:
+            files() >> pool
+            bucket.put("train/new.txt", "text")
+            silent = proxy.add(Mistake("GET", "new.txt", hold_after=0))
+            task = read("new.txt").with_timeout(1) > pool
+            try:
+                with pytest.raises(sky.TaskTimeoutError):
+                    task.result(timeout=60)
+            finally:
+                silent.release.set()
+            assert read("new.txt") >> pool == "text"
 
 
 def test_close_waits_until_a_slow_store_has_what_was_written_after_the_task(bucket: Bucket, tmp_path: Path) -> None:

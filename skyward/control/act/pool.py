@@ -150,6 +150,7 @@ class Pool:
         self._timer = Timer(lambda: self.tell(plane.Tick()))
         self._progress = asyncio.Event()
         self._lifespan = Lifespan(name, self._close, say)
+        self._closers = 0
         self._keep_machines = False
         self._is_attached = False
         self._is_left = False
@@ -302,7 +303,11 @@ class Pool:
             ProvisioningError: some machines may be left; they are on record, for `sky reap`.
             StorageError: files that tasks wrote to volumes could not be uploaded.
         """
-        await self._lifespan.close()
+        self._closers += 1
+        try:
+            await self._lifespan.close()
+        finally:
+            self._closers -= 1
         if self._fleet.volume_reports.unflushed:
             left, self._fleet.volume_reports.unflushed = self._fleet.volume_reports.unflushed, []
             raise StorageError(
@@ -351,13 +356,14 @@ class Pool:
                     self._publisher.publish_closed(_now())
                 if notice:
                     self._bus.emit(events.PoolNote, notice)
-                for unflushed in self._fleet.volume_reports.unflushed:
-                    self.note(f"files that tasks wrote to volumes are not in the store: {unflushed}.")
+                if not self._closers:  # they get an error
+                    self._fleet.volume_reports.note_all(self.note)
                 if kept:
                     self._rest(kept)
                 else:
                     self._record.end()
         except Exception as error:
+            self._fleet.volume_reports.note_all(self.note)
             left = (str(error) or type(error).__name__).rstrip(".")
             notice = (
                 f"Machines of pool {self.name!r} may be left: {left}. Run `sky reap {self.name}` to terminate them."

@@ -73,13 +73,13 @@ class CauseLog:
         return tuple(found)
 
     def because(self, number: int) -> str:
-        """Return the first cause of a chain for an error, as ` (caused by #4: ...)`; empty if there is none.
+        """Return the first cause of a chain for an error, as ` (caused by: ...)`; empty if there is none.
 
         The opening of the pool explains nothing, and is left out, as is a chain whose first cause is not known.
         """
         chain = self.chain(number)
         is_known = bool(chain) and not chain[-1].by and chain[-1].text != OPENED
-        return f" (caused by {chain[-1]})" if is_known else ""
+        return f" (caused by: {chain[-1].text})" if is_known else ""
 
 
 def describe(message: PlaneMessage, groups: Collection[str], rank_of: Callable[[int], int | None]) -> str:

@@ -26,7 +26,7 @@ from skyward.wire.protocol.messages import (
     Yielded,
 )
 from skyward.wire.protocol.text import encodable, with_encodable_text
-from skyward.wire.protocol.volumes import VolumeStates
+from skyward.wire.protocol.volumes import VolumesFlushed, VolumeStates
 from skyward.worker.events.backlog import Backlog, StreamTails
 from skyward.worker.events.unconsumed import Unconsumed
 
@@ -108,6 +108,8 @@ class Outbox:
                 return
             if self._tails.streams:
                 self._queue_tails(event.task)
+            if isinstance(event, Finished | VolumesFlushed):
+                self._queue_latest()  # who hears that a task has ended must not find the state from before
             if not self._merge(event):
                 self._append(event, start)
         self._wake(urgent)
@@ -151,9 +153,18 @@ class Outbox:
             self._append(event, event.offset if isinstance(event, Output) else UNKNOWN_OFFSET)
 
     def put_latest(self, event: Metrics | VolumeStates) -> None:
-        """Send `event` with the next events, in place of an earlier one of its type that was not sent."""
+        """Send `event` with the next events, in place of an earlier one of its type that was not sent.
+
+        It is sent before the end of a task that is put later.
+        """
         with self._ready.lock:
             self._latest[type(event)] = event
+
+    def _queue_latest(self) -> None:
+        for latest in self._latest.values():
+            self._entries.append(_Entry(latest, [], _OVERHEAD))
+            self._bytes += _OVERHEAD
+        self._latest.clear()
 
     def _advance(self, output: Output) -> int:
         """Return the offset of `output` in its stream, and advance it; `UNKNOWN_OFFSET` for a forgotten stream."""
@@ -250,10 +261,7 @@ class Outbox:
     def take(self) -> tuple[int, tuple[WorkerEvent, ...]]:
         """Return the next events to send, up to `BATCH_BYTES` of them, and the number of the first."""
         with self._ready.lock:
-            for latest in self._latest.values():
-                self._entries.append(_Entry(latest, [], _OVERHEAD))
-                self._bytes += _OVERHEAD
-            self._latest.clear()
+            self._queue_latest()
             start = self._sent + 1
             in_memory = start >= self._first
             events = tuple(self._message(start - self._first)[0]) if in_memory else self._backlog.read(start)

@@ -47,6 +47,10 @@ _LEAVES_WITHIN = 1.5
 """Seconds that a process has to leave the contexts of its plugins before it is replaced."""
 
 
+_ENDS_WITHIN = 5.0
+"""Seconds that a process has to end after it was killed."""
+
+
 class _NeverReadyError(PluginError):
     """A plugin could not be started in a child process, and will not be in any other."""
 
@@ -139,6 +143,7 @@ class ProcessSlot:
         self._plugins, self._parts = prepared
         self._started = started
         self._is_used_up = self._is_killed = self._is_preparing = False
+        self._killed_at = 0.0
 
     def run(self, job: Job) -> Finished:
         """Run `job` in the child until it, or the child, ends."""
@@ -384,11 +389,16 @@ class ProcessSlot:
             child.send(message)
 
     def give_up(self) -> bool:
-        """Kill the child; the next job gets a new one."""
-        self._is_killed = True
-        if (child := self._child) is not None:
-            child.kill()
-        return True
+        """Kill the child, and return whether that ends it; the next job gets a new one.
+
+        A process that waits for a file of a mount, whose store is away, goes on waiting.
+        """
+        if not self._is_killed:
+            self._is_killed, self._killed_at = True, clock.monotonic()
+        if (child := self._child) is None:
+            return True
+        child.kill()
+        return not child.lives or clock.monotonic() - self._killed_at < _ENDS_WITHIN
 
     def dismiss(self) -> None:
         """Ask the child to end after its job; kill it if it is being prepared, which can take minutes."""

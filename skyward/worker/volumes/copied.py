@@ -12,7 +12,7 @@ from skyward.wire.protocol.volumes import NodeVolume
 from skyward.worker.volumes.fetched import FetchedVolume
 from skyward.worker.volumes.peers import SharedFiles
 from skyward.worker.volumes.trees import CachedTrees, contents_of
-from skyward.worker.volumes.volume import AttachError, Fetcher, OnChange, Unsaved
+from skyward.worker.volumes.volume import AttachError, Fetcher, OnChange, Unsaved, check_names
 
 __all__ = ["CopiedVolume", "check_room"]
 
@@ -58,6 +58,7 @@ class CopiedVolume(FetchedVolume):
         """
         try:
             entries = list(list_objects(self._volume.location))
+            check_names(self._volume.location, entries)
             self._contents = contents = contents_of(entries)
             self._shared.expect(contents, entries, self._trees.part_of(contents), self._trees.tree(contents))
             with self._trees.fetching():
@@ -65,7 +66,7 @@ class CopiedVolume(FetchedVolume):
                 self._trees.use(contents)
                 self._trees.remove_former(contents)
         except (StorageError, CredentialsError) as error:
-            raise AttachError(str(error).rstrip(".")) from error
+            raise AttachError.of(error) from error
         except OSError as error:
             full = error.errno in (errno.ENOSPC, errno.EDQUOT)
             raise AttachError(f"the copy cannot be written: {error.strerror or error}", is_final=full) from error

@@ -71,6 +71,7 @@ class MountedVolume:
         self._process: subprocess.Popen[str] | None = None
         self._folder = Path()
         self._lines: deque[str] = deque(maxlen=_LOG_LINES)
+        self._reading: Thread | None = None
         self._closing = ThreadEvent()
         self._state = VolumeState(
             volume.mount, volume.location.describe, "mount", volume.read_only, "", "attaching", tool=tool.name
@@ -110,7 +111,8 @@ class MountedVolume:
             errors="replace",
             start_new_session=True,  # an interrupt of a task's process group is not for it
         )
-        Thread(target=self._read_log, args=(process,), name="skyward-volume-log", daemon=True).start()
+        self._reading = Thread(target=self._read_log, args=(process,), name="skyward-volume-log", daemon=True)
+        self._reading.start()
         try:
             self._wait_mounted(process, folder)
             self._wait_answer(process, folder)
@@ -129,6 +131,7 @@ class MountedVolume:
         deadline = clock.monotonic() + ANSWER_WITHIN
         while folder not in mounts_below(folder):
             if process.poll() is not None:
+                self._reading_ended()
                 raise AttachError(f"{self._tool.name} could not mount it: {self._reason()}")
             if clock.monotonic() > deadline or self._closing.is_set():
                 raise AttachError(f"{self._tool.name} did not mount it within {ANSWER_WITHIN:g} s: {self._reason()}")
@@ -151,6 +154,7 @@ class MountedVolume:
         asking.join(ANSWER_WITHIN)
         if not answers:
             process.kill()
+            self._reading_ended()
             raise AttachError(f"the store did not answer within {ANSWER_WITHIN:g} s: {self._reason()}")
         if answers[0] is not None:
             raise AttachError(f"its prefix cannot be listed: {answers[0].strerror}; {self._reason()}")
@@ -161,9 +165,13 @@ class MountedVolume:
             for line in stream:
                 self._lines.append(line.rstrip())
 
+    def _reading_ended(self) -> None:
+        """Wait for the last line of a program that has ended; not for long, since what it started may go on writing."""
+        if self._reading is not None:
+            self._reading.join(_END_WITHIN)
+
     def _reason(self) -> str:
         """Return what the program said last, without times and levels."""
-        clock.sleep(_LOOK_EVERY)  # for the last line
         said = [_without_time(line) for line in self._lines if line.strip() and not _INFORMATION.search(line)]
         errors = [line for line in said if _ERROR.search(line)]
         return (errors or said or ["it gave no reason"])[-1][:300]

@@ -21,7 +21,7 @@ from skyward.storage.trees import upload_many
 from skyward.wire.protocol.volumes import NodeVolume
 from skyward.worker.volumes.copied import check_room
 from skyward.worker.volumes.fetched import FetchedVolume
-from skyward.worker.volumes.volume import AttachError, Fetcher, OnChange, Unsaved
+from skyward.worker.volumes.volume import AttachError, Fetcher, OnChange, Unsaved, check_names
 
 __all__ = ["SyncedVolume"]
 
@@ -99,12 +99,13 @@ class SyncedVolume(FetchedVolume):
         """
         try:
             entries = list(list_objects(self._location))
+            check_names(self._location, entries)
             size = sum(each.size for each in entries)
             check_room(self._folder, size)
             self._update(total=size)
             self._fetch(entries)
         except (StorageError, CredentialsError) as error:
-            raise AttachError(str(error).rstrip(".")) from error
+            raise AttachError.of(error) from error
         except OSError as error:
             raise AttachError(f"its files cannot be written: {error.strerror or error}", is_final=True) from error
         path = self._show(self._folder)
@@ -113,6 +114,7 @@ class SyncedVolume(FetchedVolume):
 
     def _fetch(self, entries: list[ObjectEntry]) -> None:
         self._fetcher.fetch(entries, self._folder, self._arrived)
+        self._update(files=self._state.files + len(entries))
         for each in entries:
             if (stat := _stat_of(self._folder / each.key)) is not None:
                 self._known[each.key] = _Known(stat, each.etag)
@@ -164,7 +166,7 @@ class SyncedVolume(FetchedVolume):
                 if error is None:
                     self._count()
                     return Unsaved()
-                why = str(error).rstrip(".")
+                why = str(error).rstrip(".").replace(str(self._folder), self._state.path)  # as tasks know it
                 self._update(detail=why)
                 lasts = isinstance(error, CredentialsError) or error.code in LASTING
                 if lasts or clock.monotonic() - since > stalled:

@@ -1,14 +1,18 @@
 """An attached volume, as its node handles it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from skyward.errors import CredentialsError, StorageError
 from skyward.events.volumes import VolumeState
+from skyward.storage.clashes import clashes
+from skyward.storage.failures import may_pass
 from skyward.storage.listing import ObjectEntry
+from skyward.storage.location import BucketLocation
 
-__all__ = ["AttachError", "AttachedVolume", "Fetcher", "OnChange", "Unsaved"]
+__all__ = ["AttachError", "AttachedVolume", "Fetcher", "OnChange", "Unsaved", "check_names", "clash_text"]
 
 
 class AttachError(Exception):
@@ -22,6 +26,11 @@ class AttachError(Exception):
     def __init__(self, why: str, *, is_final: bool = False) -> None:
         super().__init__(why)
         self.is_final = is_final
+
+    @classmethod
+    def of(cls, error: StorageError | CredentialsError) -> "AttachError":
+        """Return the one for an error of the store, which is final unless it may be the node's own, or pass."""
+        return cls(str(error).rstrip("."), is_final=not may_pass(getattr(error, "code", "")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +74,24 @@ class AttachedVolume(Protocol):
 
     def detach(self) -> None:
         """End what keeps the volume available. Idempotent."""
+
+
+def check_names(location: BucketLocation, entries: Iterable[ObjectEntry]) -> None:
+    """Check that objects can be files below a folder.
+
+    Raises:
+        AttachError: one would be a file and a folder.
+    """
+    for key, below in clashes(entries):
+        raise AttachError(clash_text(location, key, below), is_final=True)
+
+
+def clash_text(location: BucketLocation, key: str, below: str) -> str:
+    """Return what is wrong with a key that is also the folder of another one, as a sentence without its full stop."""
+    return (
+        f"{location.address(key)} and {location.address(below)} would be a file and a folder of the same name: rename "
+        "one of them in the store, or choose a prefix without them"
+    )
 
 
 class Fetcher(Protocol):

@@ -4,15 +4,18 @@ import json
 import os
 from collections.abc import Callable
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from threading import Event as ThreadEvent
 from threading import Lock, Thread  # tasks may replace the attributes of the module
 
 from skyward.caches.users import CacheUsers
 from skyward.errors import CredentialsError, StorageError
+from skyward.events.volumes import VolumeState
 from skyward.formatting import count_text, joined
 from skyward.process.clock import clock
-from skyward.storage.failures import UNREACHABLE
+from skyward.storage.clashes import clashes
+from skyward.storage.failures import BAD_KEY
 from skyward.storage.listing import check, list_objects
 from skyward.task.volumes import VOLUMES
 from skyward.wire.protocol.messages import Output, WorkerEvent
@@ -33,7 +36,7 @@ from skyward.worker.volumes.spaces import SPACE
 from skyward.worker.volumes.store import StoreFetcher
 from skyward.worker.volumes.synced import SyncedVolume
 from skyward.worker.volumes.tools import find_tool, fuse_problem
-from skyward.worker.volumes.volume import AttachedVolume, AttachError, Fetcher, Unsaved
+from skyward.worker.volumes.volume import AttachedVolume, AttachError, Fetcher, Unsaved, clash_text
 
 __all__ = ["Volumes"]
 
@@ -42,6 +45,9 @@ STALLED = 60.0
 
 _NAMED = 20
 """Files that are named in a message at most."""
+
+LOOKED_AT = 10_000
+"""Objects of a mounted volume whose keys are looked at, ten lists of them: a bucket may have millions."""
 
 _TELL_EVERY = 0.5
 
@@ -73,6 +79,7 @@ class Volumes:
         self._lock = Lock()
         self._stale: dict[str, int] = {}
         self._told_at = 0.0
+        self._told: tuple[VolumeState, ...] = ()
         self._telling = False
         self._is_closing = False
 
@@ -114,18 +121,21 @@ class Volumes:
             if volume.read_only and next(iter(list_objects(volume.location)), None) is None:
                 raise AttachError("there are no objects, and it is read-only: check bucket and prefix", is_final=True)
         except (StorageError, CredentialsError) as error:
-            raise AttachError(str(error).rstrip("."), is_final=getattr(error, "code", "") != UNREACHABLE) from error
+            raise AttachError.of(error) from error
         problem = fuse_problem() if volume.mode in ("auto", "mount") else "unused"
         if volume.mode == "mount" and problem:
             other = "copy" if volume.read_only else "sync"
             raise AttachError(f"{problem}, which mode='mount' needs: install it, or use mode={other!r}", is_final=True)
         if not problem:
             try:
-                return self._add(self._mounted(volume, index, cache))
+                path = self._add(self._mounted(volume, index, cache))
             except AttachError as error:
                 if volume.mode == "mount":
                     raise
                 problem = str(error)
+            else:
+                Thread(target=self._name_hidden, args=(volume,), name="skyward-volumes-look", daemon=True).start()
+                return path
         if volume.mode == "sync":
             return self._add(self._synced(volume, index, cache, fetcher))
         if not volume.read_only:
@@ -140,6 +150,16 @@ class Volumes:
         assert self._space is not None
         state = cache / WAITING / f"{self._space.folder.name}-{index}"
         return MountedVolume(volume, tool, self._space, state, partial(self._show, volume), self._changed)
+
+    def _name_hidden(self, volume: NodeVolume) -> None:
+        """Tell the user of objects that a mount does not show as files, among the first of the volume."""
+        location, where = volume.location, f"the volume at {volume.mount} may not show an object"
+        try:
+            for key, below in islice(clashes(islice(list_objects(location), LOOKED_AT)), _NAMED):
+                self._say(f"{where}: {clash_text(location, key, below)}.")
+        except (StorageError, CredentialsError) as error:  # others than of keys are met by tasks
+            if getattr(error, "code", "") == BAD_KEY:
+                self._say(f"{where}: {error}")
 
     def _synced(self, volume: NodeVolume, index: int, cache: Path, fetcher: Fetcher) -> AttachedVolume:
         assert self._space is not None
@@ -213,7 +233,11 @@ class Volumes:
             Thread(target=self._save, args=(STALLED,), name="skyward-volumes-save", daemon=True).start()
 
     def _save(self, stalled: float) -> list[Unsaved]:
-        return [attached.save(stalled) for attached in tuple(self._attached)]
+        """Upload what waits for it, and send the states if that has changed them; return what is left."""
+        left = [attached.save(stalled) for attached in tuple(self._attached)]
+        if self._states() != self._told:
+            self.tell_states()
+        return left
 
     def close(self, stalled: float = STALLED) -> None:
         """Upload what waits for it, tell the client what could not be, and remove all mounts. Idempotent."""
@@ -237,8 +261,11 @@ class Volumes:
 
     def tell_states(self) -> None:
         """Send the states to the client. Does not block."""
-        self._told_at = clock.monotonic()
-        self._tell(VolumeStates(tuple(each.state for each in self._attached)))
+        self._told_at, self._told = clock.monotonic(), self._states()
+        self._tell(VolumeStates(self._told))
+
+    def _states(self) -> tuple[VolumeState, ...]:
+        return tuple(each.state for each in tuple(self._attached))
 
     def _changed(self) -> None:
         """Send the states to the client, at most twice a second."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from skyward.errors import StorageError
+from skyward.storage.client import BucketClient
 from skyward.storage.deletion import delete
 from skyward.storage.download import download
 from skyward.storage.listing import ObjectEntry, check, find, head, list_objects
@@ -185,13 +186,17 @@ def test_links_are_followed_and_other_files_refused(store: FakeStore, bucket: st
     assert sorted(store.keys(bucket)) == ["below/file", "file"]
 
     (outside / "up").symlink_to(folder)
-    with pytest.raises(StorageError, match="up is a link to a folder above it: remove the link"):
+    with pytest.raises(StorageError, match="up leads back to a folder above it by a link: remove the link"):
         list(files_below(folder))
     (outside / "up").unlink()
     (folder / "gone").symlink_to(outside / "nothing")
     with pytest.raises(StorageError, match="gone is a link to a file that does not exist: remove it"):
         list(files_below(folder))
     (folder / "gone").unlink()
+    (folder / "round").symlink_to("round")
+    with pytest.raises(StorageError, match=r"round cannot be read \(too many levels of symbolic links\)"):
+        list(files_below(folder))
+    (folder / "round").unlink()
     os.mkfifo(folder / "pipe")
     with pytest.raises(StorageError, match=r"pipe is no regular file \(a pipe, socket or device\): remove it"):
         list(files_below(folder))
@@ -251,7 +256,15 @@ def test_transfer_that_is_stopped_leaves_no_thread(
 ) -> None:
     store.put(bucket, k=b"x" * (4 * RANGE))
     held = proxy.add(Mistake("GET", "k$", hold_after=1000))
-    with pytest.raises(StorageError, match="^The transfer was stopped before its end") as caught:
-        download(store.location(bucket, endpoint=proxy.url), "k", tmp_path / "f", stop=held.held)
+    location = store.location(bucket, endpoint=proxy.url)
+    with BucketClient(location) as client:
+
+        def stop() -> None:
+            held.held.wait(30)
+            client.stop()
+
+        threading.Thread(target=stop).start()
+        with pytest.raises(StorageError, match="^The transfer was stopped before its end") as caught:
+            download(location, "k", tmp_path / "f", client=client)
     assert caught.value.code == "Stopped"
     assert not [each for each in threading.enumerate() if each.name.startswith("skyward-storage")]

@@ -221,3 +221,26 @@ def test_verbs_work_in_a_thread_with_a_running_loop(store: FakeStore, bucket: st
         return store.storage().exists(bucket, "k")
 
     assert asyncio.run(cell())
+
+
+def test_folder_for_a_bucket_that_does_not_exist_is_refused_once(store: FakeStore, folder: Path) -> None:
+    with pytest.raises(sky.StorageError, match="There is no bucket 'nosuchbucket'") as raised:
+        store.storage().upload("nosuchbucket", folder)
+    assert "files failed" not in str(raised.value)
+    assert raised.value.code == "NoSuchBucket"
+    assert raised.value.names == ()
+
+
+def test_all_files_that_failed_are_named(store: FakeStore, bucket: str, tmp_path: Path) -> None:
+    for key in ("a", "a/x", "b", "b/x"):
+        store.client.put_object(Bucket=bucket, Key=key, Body=b"x")
+    with pytest.raises(sky.StorageError, match=r"^2 files failed: .+ and .+\. The first one: ") as raised:
+        store.storage().download(bucket, "", tmp_path / "target")
+    assert len(raised.value.names) == 2
+    assert all(name in str(raised.value) for name in raised.value.names)
+
+
+@pytest.mark.parametrize("name", ["ab", "x", "b" * 64, f"a.{'b' * 64}"])
+def test_name_that_no_bucket_can_have_is_refused(store: FakeStore, name: str) -> None:
+    with pytest.raises(sky.SpecError, match="3 to 63 characters"):
+        store.storage().ls(name)

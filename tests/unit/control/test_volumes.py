@@ -1,6 +1,8 @@
 """Volumes on the client: what machines need for them, their message, and the nodes that pass copies on."""
 
 import asyncio
+import pickle
+import socket
 from typing import Any
 
 import pytest
@@ -8,7 +10,8 @@ import pytest
 import skyward as sky
 from skyward.control.act.nodes.copies import VolumeCopies
 from skyward.control.act.nodes.starting import WorkerStarter
-from skyward.control.act.nodes.volumes import attach_command
+from skyward.control.act.nodes.volume_reports import VolumeReports
+from skyward.control.act.nodes.volumes import attach_command, check_credentials, check_volumes
 from skyward.specs import Options
 from skyward.storage.location import BucketLocation
 from skyward.wire.protocol.messages import Peered
@@ -52,6 +55,65 @@ def test_message_has_the_credentials_as_they_are_when_a_node_starts() -> None:
         assert command is not None
         assert command.volumes[0].location.secret_key == expected
         assert expected not in repr(command)
+
+
+@pytest.fixture
+def away(monkeypatch: pytest.MonkeyPatch) -> sky.Spec:
+    """Spec whose volume is in a store that does not answer this machine; its nodes are on other machines."""
+    monkeypatch.setattr("skyward.control.act.nodes.volumes._CHECK_WITHIN", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        storage = sky.Storage(f"http://127.0.0.1:{server.getsockname()[1]}", access_key="key", secret_key="secret")
+    return sky.Spec(provider=sky.RunPod(), volumes=[sky.Volume("bucket", "/data", storage=storage)])
+
+
+def test_store_that_answers_neither_a_node_nor_the_client_ends_the_launches(away: sky.Spec) -> None:
+    failure = sky.NodeStartError("the store did not answer")
+    with pytest.raises(sky.NodeStartError, match="does not answer this machine either") as raised:
+        asyncio.run(WorkerStarter("pool", Options())._check_stores(away, failure))
+    assert raised.value.is_final
+
+
+def test_store_that_a_node_has_reached_before_may_come_back(away: sky.Spec) -> None:
+    starter = WorkerStarter("pool", Options())
+    starter._attached.update(away.volumes)
+    asyncio.run(starter._check_stores(away, sky.NodeStartError("the store did not answer")))
+
+
+def test_notice_about_a_store_that_only_nodes_may_reach_names_it_once(away: sky.Spec) -> None:
+    (notice,) = asyncio.run(check_volumes([away]))
+    assert notice.count("http://127.0.0.1") == 1
+    assert "connection refused" in notice
+
+
+def test_function_that_returns_no_credentials_now_is_no_reason_to_give_up() -> None:
+    def gone() -> str:
+        raise OSError("no network")
+
+    storage = sky.Storage("https://store.invalid", access_key="key", secret_key=gone)
+    of = sky.Spec(volumes=[sky.Volume("bucket", "/data", storage=storage)])
+    with pytest.raises(sky.ProvisioningError, match="secret_key failed with OSError") as raised:
+        asyncio.run(check_credentials(of))
+    assert not isinstance(raised.value, sky.CredentialsError)
+    left = sky.Spec(volumes=[sky.Volume("bucket", "/data", storage=pickle.loads(pickle.dumps(storage)))])
+    with pytest.raises(sky.CredentialsError, match="exists only in the process that made it"):
+        asyncio.run(check_credentials(left))
+
+
+def test_files_that_are_not_in_the_store_are_told_once() -> None:
+    reports, told, closed = VolumeReports(), list[str](), node("a")
+    closed.rank, closed.unflushed = 3, "1 file could not be uploaded: s3://bucket/a; the store is away"
+    reports.closed(closed)
+    assert told == [], "the error of the close tells it"
+    reports.note_all(told.append)
+    closed.unflushed = "another"
+    reports.closed(closed, told.append)
+    reports.closed(closed, told.append)
+    assert told == [
+        "files that tasks wrote to volumes are not in the store: node 3: 1 file could not be uploaded: s3://bucket/a; "
+        "the store is away.",
+        "files that tasks wrote to volumes are not in the store: node 3: another.",
+    ]
+    assert len(reports.unflushed) == 2
 
 
 class Nodes:

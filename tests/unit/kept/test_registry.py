@@ -193,7 +193,7 @@ class TestScalingDown:
         world.deliver()
         assert ranks(world) == []
         assert world.reasons_given[-1].endswith("; node 2 no longer keeps model")
-        assert entry.lost.startswith("node 2 is gone: it is no longer needed (caused by #")
+        assert entry.lost.startswith("node 2 is gone: it is no longer needed (caused by: ")
         assert "no task has run for 7 min 0 s" in entry.lost
         assert [effect.entries for effect in world.said if isinstance(effect, KeptValuesLost)] == [(entry,)]
 

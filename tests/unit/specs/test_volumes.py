@@ -161,7 +161,7 @@ def test_variable_is_read_when_it_is_used(monkeypatch: pytest.MonkeyPatch) -> No
     assert pickle.loads(pickle.dumps(storage)) == storage
     monkeypatch.setenv("KEY_OF_LAB", "k")
     with pytest.raises(CredentialsError, match="^The environment variable SECRET_OF_LAB is not set"):
-        storage.location("b")
+        storage.location("bucket")
     monkeypatch.setenv("SECRET_OF_LAB", "s")
-    assert storage.location("b", "/p/").secret_key == "s"
-    assert storage.location("b", "/p/").prefix == "p"
+    assert storage.location("bucket", "/p/").secret_key == "s"
+    assert storage.location("bucket", "/p/").prefix == "p"

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from skyward.events.metrics import NodeMetrics
+from skyward.events.volumes import VolumeState
 from skyward.wire.protocol.messages import (
     BATCH_BYTES,
     UNKNOWN_OFFSET,
@@ -23,6 +24,7 @@ from skyward.wire.protocol.messages import (
     WorkerEvent,
     Yielded,
 )
+from skyward.wire.protocol.volumes import VolumeStates
 from skyward.worker.events.backlog import Backlog
 from skyward.worker.events.outbox import _STREAMS, LIMIT, Outbox
 
@@ -236,6 +238,15 @@ def test_latest_metrics_are_sent_with_other_events(outbox: Outbox) -> None:
     put(outbox, Started(1))
     assert outbox.take() == (1, (Started(1), metrics(0.2)))
     assert outbox.take() == (3, ())
+
+
+def test_end_of_a_task_follows_the_states_of_volumes_that_were_told_before(outbox: Outbox) -> None:
+    states = VolumeStates((VolumeState("/data", "s3://bucket", "sync", False, "/data", "ready"),))
+    finished = Finished(1, "value", END, 0.0)
+    outbox.put_latest(VolumeStates(()))
+    outbox.put_latest(states)
+    outbox.put(finished, urgent=True, wait=False)
+    assert outbox.take() == (1, (states, finished))
 
 
 def test_heartbeat_carries_metrics_which_are_acknowledged(outbox: Outbox) -> None:

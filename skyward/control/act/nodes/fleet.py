@@ -451,7 +451,7 @@ class Fleet:
                 if reason == NOT_NEEDED and await self._spare(machine, node):
                     return
                 await node.close()
-                self.volume_reports.closed(node)
+                self.volume_reports.closed(node, self._owners[machine].note)
                 # Only now: if this is cancelled before, `close` continues with the node.
                 if self._brought_up.pop(machine, None) is not None:
                     self._end_stray(machine, node)

@@ -21,6 +21,7 @@ from skyward.control.act.machines.warm import LASTS_FOR, adapted, can_be_kept, e
 from skyward.control.act.nodes.node import Node, OnEvent, OnLost
 from skyward.control.act.nodes.starting import START_TIMEOUT, WorkerStarter
 from skyward.control.act.nodes.topology import topology
+from skyward.control.act.nodes.volumes import check_credentials
 from skyward.control.decide.machines.sources import MachineSource
 from skyward.control.observe.costs import SlotPrice
 from skyward.control.observe.startup import BOOTING, StartupTracker
@@ -508,11 +509,17 @@ class Launcher:
         return is_gone
 
     async def provision(self, source: MachineSource, count: int) -> Sequence[Instance]:
-        """Return up to `count` machines of a source: existing ones first, or else the result of one request."""
+        """Return up to `count` machines of a source: existing ones first, or else the result of one request.
+
+        Raises:
+            CredentialsError: the nodes' volumes would have no credentials.
+            Exception: what the request raises.
+        """
         state = self._states[source]
         if existing := state.existing:
             taken, existing[:] = existing[:count], existing[count:]
             return taken
+        await check_credentials(state.offered.spec)
         warm = await self._take_warm(source, count) if self.shares_machines else []
         if len(warm) == count:
             return warm

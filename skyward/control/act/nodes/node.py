@@ -303,6 +303,11 @@ class Node:
                 lost.cancel()
             return leasing.done()
 
+    @property
+    def could_not_attach(self) -> bool:
+        """True if its worker has answered that it could not attach a volume."""
+        return self._attaching is not None and self._attaching.done() and bool(self._attaching.result().why)
+
     async def _attach(self, volumes: AttachVolumes) -> None:
         """Have the worker attach its volumes, for as long as there is progress.
 

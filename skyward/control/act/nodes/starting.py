@@ -19,16 +19,19 @@ from skyward.control.act.nodes.environments import GroupEnvironments
 from skyward.control.act.nodes.node import Node
 from skyward.control.act.nodes.volumes import (
     attach_command,
+    check_volumes,
     native_paths,
     stored_volumes,
     with_volume_packages,
     with_volume_tools,
 )
+from skyward.errors import CredentialsError, NodeStartError, StorageError
 from skyward.link.connection.programs import ClientShell
 from skyward.providers.protocol import ExecAccess, LocalAccess
-from skyward.specs import Image, Options, Spec
+from skyward.specs import Image, Options, Spec, Volume
 from skyward.specs.plugin import Plugin
 from skyward.specs.plugin_order import steps_of
+from skyward.storage.failures import UNREACHABLE, may_pass
 from skyward.task.volumes import VOLUMES
 from skyward.wire.protocol.messages import PluginPart, Prepare
 
@@ -58,6 +61,7 @@ class WorkerStarter:
         self._setups: dict[Image, SharedSetup] = {}
         self._supplier = Supplier(ClientShell, _logger.warning)
         self._environments = GroupEnvironments()
+        self._attached: set[Volume] = set()
 
     async def start(self, node: Node, offered: SourceOffer, info: Callable[[], str]) -> None:
         """Start the worker of a node whose machine runs, or attach to its existing worker; then connect.
@@ -87,9 +91,37 @@ class WorkerStarter:
         volumes = None
         if node.worker_entry is None:
             is_local = offered.source.provider == "local"
-            volumes = await attach_command(offered.spec, node.instance.access, is_local=is_local)
-        await node.start(variables, within, plan, prepare if parts or volumes is not None else None, volumes)
+            try:
+                volumes = await attach_command(offered.spec, node.instance.access, is_local=is_local)
+            except CredentialsError as error:
+                raise NodeStartError(str(error), is_final=True) from error
+        try:
+            await node.start(variables, within, plan, prepare if parts or volumes is not None else None, volumes)
+        except NodeStartError as error:
+            if node.could_not_attach and not error.is_final:
+                await self._check_stores(offered.spec, error)
+            raise
+        self._attached.update(stored_volumes(offered.spec))
         self._environments.add(node, _network(offered))
+
+    async def _check_stores(self, spec: Spec, failure: NodeStartError) -> None:
+        """Check whether another node may attach the volumes that one could not.
+
+        A store that a node has reached before may come back.
+
+        Raises:
+            NodeStartError: none can: a store refuses, or has never answered, and does not answer this machine either.
+        """
+        try:
+            is_away = bool(await check_volumes((spec,)))
+        except CredentialsError as error:
+            raise NodeStartError(str(error), is_final=True) from failure
+        except StorageError as error:
+            if error.code != UNREACHABLE:
+                raise NodeStartError(str(error), is_final=not may_pass(error.code)) from failure
+            is_away = True
+        if is_away and not self._attached.issuperset(stored_volumes(spec)):
+            raise NodeStartError(f"{failure}; it does not answer this machine either", is_final=True) from failure
 
     async def plan_of(self, spec: Spec, directory: str | None) -> Plan:
         """Return the plan for the environment of a spec in Skyward's directory on a machine, made once."""

@@ -1,6 +1,5 @@
 """Reports of nodes about their volumes: what the other nodes look for, and what the user is told."""
 
-import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
@@ -13,8 +12,6 @@ __all__ = ["VolumeReports"]
 
 type Note = Callable[[str], object]
 """Shows a notice to the user."""
-
-_logger = logging.getLogger(__name__)
 
 
 class VolumeReports:
@@ -61,9 +58,19 @@ class VolumeReports:
             if other is not node and other.phase == "ready":
                 other.tell(RefreshVolumes((written.mount,)))
 
-    def closed(self, node: "Node") -> None:
-        """Keep what a closed node could not upload, for the error of the pool's close."""
+    def closed(self, node: "Node", note: Note | None = None) -> None:
+        """Keep what a closed node could not upload, for the error of the pool's close.
+
+        Args:
+            note: tells the user now, since the pool stays open.
+        """
         if node.unflushed:
             self.unflushed.append(f"node {node.rank}: {node.unflushed}")
             node.unflushed = ""
-            _logger.error("%s", self.unflushed[-1])
+            if note is not None:
+                note(f"files that tasks wrote to volumes are not in the store: {self.unflushed[-1]}.")
+
+    def note_all(self, note: Note) -> None:
+        """Tell the user what closed nodes could not upload, since no error of the pool's close does."""
+        for unflushed in self.unflushed:
+            note(f"files that tasks wrote to volumes are not in the store: {unflushed}.")

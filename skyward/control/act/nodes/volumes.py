@@ -9,10 +9,11 @@ from dataclasses import replace
 
 from skyward.bootstrap.client_environment import cache_directory
 from skyward.control.act.machines.offers import provider_config
-from skyward.errors import SpecError, StorageError
+from skyward.errors import CredentialsError, ProvisioningError, SpecError, StorageError
 from skyward.providers.protocol import Access, LocalAccess, native_volumes
 from skyward.specs import Image, Spec, Storage, Volume
 from skyward.specs.plugin import PluginStep
+from skyward.specs.storage import lacks_keys
 from skyward.storage.failures import UNREACHABLE
 from skyward.storage.listing import check, list_objects
 from skyward.storage.location import BucketLocation
@@ -21,6 +22,7 @@ from skyward.worker.volumes.pruning import prune_volumes
 
 __all__ = [
     "attach_command",
+    "check_credentials",
     "check_volumes",
     "native_paths",
     "stored_volumes",
@@ -104,30 +106,52 @@ def _prune_own() -> None:
             _logger.warning("%s", line)
 
 
+async def check_credentials(spec: Spec) -> None:
+    """Look up the credentials of volumes, before a machine is rented for them.
+
+    Raises:
+        CredentialsError: there never are any, since the function that returns them is in another process.
+        ProvisioningError: there are none now.
+    """
+    if not (stored := stored_volumes(spec)):
+        return
+    try:
+        await asyncio.to_thread(lambda: [_location(volume) for volume in stored])
+    except CredentialsError as error:
+        if any(lacks_keys(volume.storage) for volume in stored):
+            raise
+        raise ProvisioningError(str(error)) from error
+
+
 async def check_volumes(specs: Iterable[Spec]) -> list[str]:
     """Check that the stores of volumes answer, before any machine is rented for them.
 
     Returns:
-        Notices about those that cannot be reached from here: their nodes may be able to.
+        Notices about those that cannot be reached from here: nodes on other machines may be able to.
 
     Raises:
         CredentialsError: there are no credentials for one.
         StorageError: one refuses, or a volume is read-only and has no objects.
     """
-    volumes = {volume for spec in specs for volume in stored_volumes(spec)}
-    return list(filter(None, await asyncio.gather(*(asyncio.to_thread(_check, volume) for volume in volumes))))
+    volumes: dict[Volume, bool] = {}
+    for spec in specs:
+        is_local = provider_config(spec).name == "local"
+        for volume in stored_volumes(spec):
+            volumes[volume] = volumes.get(volume, True) and is_local
+    checks = (asyncio.to_thread(_check, volume, is_local=is_local) for volume, is_local in volumes.items())
+    return list(filter(None, await asyncio.gather(*checks)))
 
 
-def _check(volume: Volume) -> str:
+def _check(volume: Volume, *, is_local: bool) -> str:
     location = _location(volume)
     try:
         checked = check(location, within=_CHECK_WITHIN)
         if volume.read_only and next(iter(list_objects(checked)), None) is None:
             raise StorageError(f"There are no objects at {location.describe}, and the volume is read-only: {_NOTHING}.")
     except StorageError as error:
-        if error.code != UNREACHABLE:
+        if error.code != UNREACHABLE or is_local:  # local nodes are on this machine
             raise
-        return f"{location.store} cannot be reached from here; the nodes try it: {error}"
+        return f"{error} The nodes try it, since they may reach it nevertheless."
     return ""
 
 

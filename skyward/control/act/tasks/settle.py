@@ -155,7 +155,7 @@ def _error(
         case _:
             failure = arrived.decode() if isinstance(arrived, EncodedResult) else None
             if isinstance(failure, Failure):
-                return _with_attempts(error_of(failure), work)
+                return _with_notes(error_of(failure), work)
             return TaskCancelledError(f"ended without a result{_where(work)}.", subject=name)
 
 
@@ -164,7 +164,7 @@ def _unsaved(work: Work, arrived: EncodedResult) -> VolumeError:
         f"has ended{_where(work)}, but {work.unsaved}.",
         arrived.decode,
         subject=f"{work.code.name}()",
-        fix="Its value is the `value` of this error; the files are uploaded again with the next task of that node.",
+        fix="What it returned is in `error.value`. The next task of that node uploads the files again.",
     )
 
 
@@ -176,8 +176,10 @@ def error_of(failure: Failure) -> BaseException:
         return failure.as_remote_error()
 
 
-def _with_attempts(error: BaseException, work: Work) -> BaseException:
-    """Add a note about the attempts of a task with retries."""
+def _with_notes(error: BaseException, work: Work) -> BaseException:
+    """Add notes about the attempts of a task with retries, and about files that it could not leave in a volume."""
+    if work.unsaved:
+        BaseException.add_note(error, f"Beside this error, {work.unsaved}.")
     if work.retries.times and work.stream is not None and work.yielded:
         BaseException.add_note(error, "It was not run again: part of its stream had been delivered.")
     elif work.retries.times and work.retried:

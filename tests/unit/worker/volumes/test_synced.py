@@ -19,7 +19,7 @@ from skyward.storage.location import BucketLocation
 from skyward.wire.protocol.volumes import NodeVolume
 from skyward.worker.volumes import synced
 from skyward.worker.volumes.synced import SyncedVolume
-from skyward.worker.volumes.volume import Unsaved
+from skyward.worker.volumes.volume import AttachError, Unsaved
 
 KEYS = st.sampled_from(["a", "b", "sub/c"])
 CONTENTS = st.binary(max_size=5)
@@ -206,6 +206,34 @@ def test_files_are_named_with_the_reason_when_the_store_stays_away(in_memory: St
     in_memory.refusal = StorageError("The store did not answer.", code=UNREACHABLE)
     assert volume.save(0.0) == Unsaved(("s3://bucket/a",), "The store did not answer")
     assert volume.state.unflushed == 1
+
+
+def test_fetched_files_are_counted(in_memory: Store, tmp_path: Path) -> None:
+    for key in ("a", "sub/b"):
+        in_memory.write(key, b"x")
+    volume = synchronized(in_memory, tmp_path, [])
+    assert volume.state.files == 2
+    in_memory.write("c", b"x")
+    volume.refresh()
+    assert volume.state.files == 3
+
+
+def test_object_beside_its_folder_is_refused_by_its_names(in_memory: Store, tmp_path: Path) -> None:
+    for key in ("a", "a-b", "a/x"):
+        in_memory.write(key, b"x")
+    with pytest.raises(AttachError, match="s3://bucket/a and s3://bucket/a/x would be a file and a folder") as raised:
+        synchronized(in_memory, tmp_path, [])
+    assert raised.value.is_final
+    assert str(tmp_path) not in str(raised.value)
+
+
+def test_reason_names_files_by_the_path_of_tasks(in_memory: Store, tmp_path: Path) -> None:
+    volume = NodeVolume("/data", "sync", False, BucketLocation("bucket", "", "https://store.invalid"))
+    made = SyncedVolume(volume, tmp_path, in_memory, lambda _: Path("/data"), lambda: None, print, lambda _: None)
+    made.attach()
+    (tmp_path / "a").write_bytes(b"a")
+    in_memory.refusal = StorageError(f"{tmp_path / 'a'} cannot be read (permission denied).", names=("a",))
+    assert made.save(0.0) == Unsaved(("s3://bucket/a",), "/data/a cannot be read (permission denied)")
 
 
 def test_link_to_a_folder_is_left_out_and_named_once(in_memory: Store, tmp_path: Path) -> None:

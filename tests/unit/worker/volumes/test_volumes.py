@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from skyward.events.volumes import VolumeState
+from skyward.events.volumes import VolumeState, VolumeStatus
 from skyward.wire.protocol.messages import WorkerEvent
 from skyward.wire.protocol.volumes import VolumesFlushed, VolumeStates
 from skyward.worker.volumes.volume import Unsaved
@@ -21,10 +21,12 @@ class FakeVolume:
         self.saved = threading.Event()
         self.refreshing, self.go = threading.Event(), threading.Event()
         self.detached = self.refreshed = 0
+        self.waiting = 0
 
     @property
     def state(self) -> VolumeState:
-        return VolumeState("/data", "s3://bucket", "sync", False, "/data", "ready")
+        status: VolumeStatus = "flushing" if self.waiting else "ready"
+        return VolumeState("/data", "s3://bucket", "sync", False, "/data", status, unflushed=self.waiting)
 
     @property
     def contents(self) -> str:
@@ -40,6 +42,7 @@ class FakeVolume:
 
     def save(self, stalled: float) -> Unsaved:
         self.saved.set()
+        self.waiting = len(self.left.names)
         return self.left
 
     def detach(self) -> None:
@@ -67,7 +70,10 @@ def test_end_tells_the_files_that_are_left_and_detaches_once() -> None:
     made = with_volumes(told, volume)
     made.close()
     made.close()
-    assert told == [VolumesFlushed("2 files could not be uploaded: s3://bucket/a and s3://bucket/b; the store is away")]
+    assert told == [
+        VolumeStates((volume.state,)),
+        VolumesFlushed("2 files could not be uploaded: s3://bucket/a and s3://bucket/b; the store is away"),
+    ]
     assert volume.detached == 1
     assert made.closed.is_set()
 
@@ -94,6 +100,17 @@ def test_states_are_told_on_request() -> None:
     volume = FakeVolume()
     with_volumes(told, volume).tell_states()
     assert told == [VolumeStates((volume.state,))]
+
+
+def test_state_is_told_once_a_task_has_uploaded_its_files_and_not_again_if_it_is_the_same() -> None:
+    told: list[WorkerEvent] = []
+    volume = FakeVolume()
+    made = with_volumes(told, volume)
+    volume.waiting = 3
+    made.tell_states()
+    made.after_task()
+    made.after_task()
+    assert [each.states[0].unflushed for each in told if isinstance(each, VolumeStates)] == [3, 0]
 
 
 def test_task_waits_for_a_refresh_that_another_task_has_begun() -> None:
