@@ -279,11 +279,6 @@ class Node:
             names = joined(repr(part.name) for part in prepare.parts)
             raise NodeStartError(f"the plugins {names} did not start within {within:g} s: see `bootstrap_timeout`")
 
-    @property
-    def could_not_attach(self) -> bool:
-        """True if its worker has answered that it could not attach a volume."""
-        return self._attaching is not None and self._attaching.done() and bool(self._attaching.result().why)
-
     async def set_lease(self, seconds: float, most: float) -> bool:
         """Have the worker change its lease; return whether it has answered, after all of its earlier events.
 
@@ -307,6 +302,11 @@ class Node:
             finally:
                 lost.cancel()
             return leasing.done()
+
+    @property
+    def could_not_attach(self) -> bool:
+        """True if its worker has answered that it could not attach a volume."""
+        return self._attaching is not None and self._attaching.done() and bool(self._attaching.result().why)
 
     async def _attach(self, volumes: AttachVolumes) -> None:
         """Have the worker attach its volumes, for as long as there is progress.
