@@ -1,6 +1,7 @@
 """Common ground of the collections: blocking and async operations, and the serialized form of values."""
 
 import asyncio
+import functools
 import os
 import pickle
 import threading
@@ -34,6 +35,9 @@ _backend: Backend | None = None
 _owner: Callable[[], int] = int
 
 
+_backend_beside_task = functools.cache(BackendBesideTask)
+
+
 def install_collections(backend: Backend, owner: Callable[[], int]) -> None:
     """Set the backend of this process's collections. `owner` returns the number of the calling task."""
     global _backend, _owner
@@ -49,7 +53,7 @@ def local_backend() -> Backend:
     if _backend is not None:
         return _backend
     if address := os.environ.get(ADDRESS):
-        return BackendBesideTask(address)
+        return _backend_beside_task(address)  # one connection, however many collections there are
     raise NotOnNodeError(
         "This process is on a node, but it is neither one of its tasks nor a script of `skyward run`, so it has no "
         "collections: use them in the task that started it, and pass values on."
