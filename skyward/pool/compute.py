@@ -288,7 +288,7 @@ class Compute(RightSide):
         if not (self.is_open and any(node.outlives for node in self.snapshot().nodes)):
             return False
         pool = self._ready()
-        if reason := background.call(pool.why_not_left):
+        if reason := background.call(pool.leases.why_not_left):
             raise UsageError(f"Pool {self.name!r} cannot be left: {reason}")
         self._leave_plugins()
         background.run(pool.leave()).result()

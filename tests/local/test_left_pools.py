@@ -111,7 +111,7 @@ def test_pool_without_a_budget_is_left_for_its_lease() -> None:
 
 
 def test_pool_whose_budget_covers_no_lease_is_not_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("skyward.control.act.pool.LEAVE_RESERVE", 100.0)
+    monkeypatch.setattr("skyward.control.act.leases.LEAVE_RESERVE", 100.0)
     provider = sky.Local(outlives=True, hourly_price=3600.0)
     pool = sky.Compute(name="left", provider=provider, budget=90.0, warn_above=None).open()
     try:

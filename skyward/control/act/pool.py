@@ -8,7 +8,6 @@ import logging
 import time
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import replace
-from math import inf
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from skyward import events
 from skyward.control.act.bill import bill_notice
 from skyward.control.act.driver import Timer, boot_limit, plane_of, price_warning
 from skyward.control.act.event_publisher import FAILURES, EventPublisher
+from skyward.control.act.leases import Leases
 from skyward.control.act.machines.guarded import ProviderCallError
 from skyward.control.act.machines.offers import isolated_providers, provider_config
 from skyward.control.act.machines.warm import warm_notice
@@ -31,7 +31,6 @@ from skyward.control.act.tasks.deadlock import DeadlockDetector
 from skyward.control.act.tasks.history import unix_offset
 from skyward.control.decide import messages as plane
 from skyward.control.decide.machines import messages as machine_messages
-from skyward.control.decide.machines.budget import LEAVE_RESERVE, WATCHDOG_RESERVE
 from skyward.control.decide.machines.warm import WarmCandidate, plan_warm
 from skyward.control.decide.plane import ControlPlane
 from skyward.control.decide.prospects.total import over_total
@@ -46,7 +45,7 @@ from skyward.decision_log.lines import header_of
 from skyward.errors import JournalError, NodeStartError, PoolClosedError, ProvisioningError, StorageError, UsageError
 from skyward.events.bus import EventBus
 from skyward.events.decisions import DecisionEvent
-from skyward.formatting import joined, money_text, nodes_text
+from skyward.formatting import joined
 from skyward.journal import ClusterEntry, PoolRecord, SizeEntry, UpdateEntry, nodes_of
 from skyward.journal.costs import summed
 from skyward.journal.requests import is_requested, withdraw_request
@@ -147,14 +146,15 @@ class Pool:
         self.tasks = PoolTasks(self, options.retry_on_interruption)
         self._fleet = Fleet(self._launchers, self.tell, self.tasks.router.handle, self.clustering, self.tasks.take_over)
         self.startups = self._fleet.startups
+        self.leases = Leases(
+            self._fleet, self._launchers.values(), record, lambda: self.control.ledger, self.note, _now
+        )
         self._timer = Timer(lambda: self.tell(plane.Tick()))
         self._progress = asyncio.Event()
         self._lifespan = Lifespan(name, self._close, say)
         self._closers = 0
         self._keep_machines = False
         self._is_attached = False
-        self._is_left = False
-        self._lease: float | None = None
         self._has_nodes = True
         self._recorded_terms: tuple[float, float | None] = 0.0, options.budget
         self._unsent = record.unsent
@@ -202,8 +202,8 @@ class Pool:
         await self._lifespan.open(self._open())
         self._life.move("ready", _now())
         if earlier:
-            self._record.set_lease(self._longest_lease)  # the former process may have shortened it
-            self._background.spawn(self._restore_leases())
+            self.leases.record_longest()
+            self._background.spawn(self.leases.restore())
         else:
             self._record.is_idle = True
         if earlier and self._unsent:
@@ -466,51 +466,13 @@ class Pool:
         """Have `close` leave the machines of a former process as they were, if it does not end what is gone."""
         self._keep_machines = self._is_attached
 
-    def why_not_left(self) -> str:
-        """Return why the nodes cannot outlive this process; empty if they can."""
-        if self._may_last >= 1.0:
-            return ""
-        ledger = self.control.ledger
-        return (
-            f"{money_text(ledger.spent(_now()))} of its budget of {money_text(ledger.budget or 0.0)} is spent, and the "
-            f"rest covers no lease of its nodes, which cost {money_text(ledger.per_hour)} an hour. Give it a larger "
-            "budget, or close it."
-        )
-
     async def leave(self) -> None:
         """Prepare the pool for the end of this process.
 
-        The leases of its nodes get no longer than the rest of the budget covers, and the ends of tasks that its nodes
-        have reported are confirmed. It is recorded whether any task is left, for a process that attaches for a while.
+        It is recorded whether any task is left, for a process that attaches to the pool for a while.
         """
-        self._is_left = True
-        await self._set_leases()
-
-    async def _set_leases(self) -> None:
-        most = max(0.0, self._may_last)
-        silent = await self._fleet.set_leases(most)
+        await self.leases.leave()
         self._record_idle()
-        if most == inf:
-            self._lease = None
-            return
-        lease = min(self._longest_lease, most)
-        self._lease = lease if not silent else self._longest_lease
-        self._record.set_lease(self._lease)
-        if silent and lease < self._longest_lease:
-            self.note(f"{nodes_text(silent)} did not answer, so that the lease could exceed the budget.")
-
-    async def _restore_leases(self) -> None:
-        await self._fleet.set_leases(inf)
-
-    @property
-    def _longest_lease(self) -> float:
-        return max(each.lease for each in self._launchers.values())
-
-    @property
-    def _may_last(self) -> float:
-        """Seconds from now on for which the budget covers that no client looks after the machines."""
-        reserve = LEAVE_RESERVE + (WATCHDOG_RESERVE if self._fleet.has_watchdogs else 0.0)
-        return self.control.ledger.lasts(_now(), self._fleet.spare_costs(closing=False)) - reserve
 
     def _record_idle(self) -> None:
         """Record whether this process leaves unfinished tasks, should it end now."""
@@ -536,16 +498,16 @@ class Pool:
         """Renew the pool's record periodically, as a heartbeat of this process."""
         while True:
             self._record.renew()
-            if self._is_left:
+            if self.leases.is_left:
                 await self._renew_leases()
             await asyncio.sleep(_RENEW_EVERY)
 
     async def _renew_leases(self) -> None:
         """Adapt the leases of a pool that is left, while this process still runs, to the rest of the budget."""
         try:
-            await self._set_leases()
+            await self.leave()
         except JournalError as error:  # the pool goes on
-            _logger.warning("could not record the lease of pool %r: %s", self.name, error)
+            _logger.warning("could not record the leases of pool %r: %s", self.name, error)
 
     # The control plane.
 
@@ -641,7 +603,7 @@ class Pool:
         if terms == self._recorded_terms:
             return
         self._recorded_terms = terms
-        if self._is_left:
+        if self.leases.is_left:
             self._background.spawn(self._renew_leases())
         try:
             self._record.set_costs(ledger.spent(now), *terms)
@@ -858,7 +820,7 @@ class Pool:
         spares = self._fleet.spares
         return replace(
             found,
-            lease=found.lease if self._lease is None else min(found.lease, self._lease),
+            lease=found.lease if self.leases.shortened is None else min(found.lease, self.leases.shortened),
             nodes=tuple(self._with_machine(node, spares) if node.state == "stopping" else node for node in found.nodes),
             queued=found.queued + len(self.tasks.prerequisites) + self.control.tasks.withheld,
             cancelled=self._bus.count(events.TaskCancelled),
