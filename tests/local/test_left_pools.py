@@ -95,7 +95,7 @@ def clean(own_journal: None) -> Iterator[None]:
 
 def test_pool_that_is_left_ends_before_its_budget_is_exceeded() -> None:
     """Regression: its lease was that of its spec, which cost many times the budget."""
-    reserved = "from skyward.control.act import pool as module\nmodule.LEAVE_RESERVE = 55.0\n"
+    reserved = "from skyward.control.act import leases as module\nmodule.LEAVE_RESERVE = 55.0\n"
     lease = float(run(reserved + LEAVES, ttl=600, budget=0.13))  # of 2 nodes for $0.001 a second: 65 s
     assert 0 < lease < 10
     assert left().lease == lease
