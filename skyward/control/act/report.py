@@ -67,7 +67,7 @@ def view(
                 hourly_price=_price(plane, machine),
                 age=now - machine.requested_at[0] if machine.requested_at else 0.0,
                 metrics=node.metrics[-1] if node is not None and node.metrics else None,
-                volumes=() if node is None else node.volumes,
+                volumes=() if node is None else node.volumes.states,
                 machine=machine.id,
                 kind=str(machine.source) if machine.source is not None else "",
                 asked_at=machine.requested_at[0] + since if machine.requested_at else None,

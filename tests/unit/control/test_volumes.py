@@ -9,6 +9,7 @@ import pytest
 
 import skyward as sky
 from skyward.control.act.nodes.copies import VolumeCopies
+from skyward.control.act.nodes.node_volumes import NodeVolumes
 from skyward.control.act.nodes.starting import WorkerStarter
 from skyward.control.act.nodes.volume_reports import VolumeReports
 from skyward.control.act.nodes.volumes import attach_command, check_credentials, check_volumes
@@ -101,11 +102,11 @@ def test_function_that_returns_no_credentials_now_is_no_reason_to_give_up() -> N
 
 def test_files_that_are_not_in_the_store_are_told_once() -> None:
     reports, told, closed = VolumeReports(), list[str](), node("a")
-    closed.rank, closed.unflushed = 3, "1 file could not be uploaded: s3://bucket/a; the store is away"
+    closed.rank, closed.volumes.unflushed = 3, "1 file could not be uploaded: s3://bucket/a; the store is away"
     reports.closed(closed)
     assert told == [], "the error of the close tells it"
     reports.note_all(told.append)
-    closed.unflushed = "another"
+    closed.volumes.unflushed = "another"
     reports.closed(closed, told.append)
     reports.closed(closed, told.append)
     assert told == [
@@ -137,6 +138,7 @@ class Node:
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.volumes = NodeVolumes()
 
 
 def node(name: str) -> Any:

@@ -253,7 +253,7 @@ class Fleet:
     def volumes_of(self, machine: int) -> tuple[VolumeState, ...]:
         """Return the volumes of the node of a machine, also while it shuts down."""
         node = self._brought_up.get(machine)
-        return () if node is None else node.volumes
+        return () if node is None else node.volumes.states
 
     def instances(self, machines: Iterable[int]) -> frozenset[str]:
         """Return the provider's ids of those of these machines that it has allocated."""

@@ -13,13 +13,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from skyward.bootstrap import Facts, PhaseEvent, Plan
+from skyward.control.act.nodes.node_volumes import NodeVolumes
 from skyward.control.act.tasks.remote_blobs import RemoteBlob, ResultLostError
 from skyward.control.act.tasks.task import Work
 from skyward.control.decide.tasks.deadlines import CHECK_INTERVAL, UNRESPONSIVE, Deadlines
 from skyward.control.observe.costs import FREE
 from skyward.control.observe.startup import NodeStartup
 from skyward.errors import NodeStartError
-from skyward.formatting import count_text, joined
+from skyward.formatting import joined
 from skyward.journal import WorkerEntry
 from skyward.link.blob_inventory import BlobInventory
 from skyward.link.bulk import BulkPath, NodeFullError
@@ -60,7 +61,6 @@ if TYPE_CHECKING:
     from skyward.control.act.nodes.copies import VolumeCopies  # circular: they are about nodes
     from skyward.control.act.nodes.replication import Replicator  # circular: replication sends through nodes
     from skyward.events.metrics import NodeMetrics
-    from skyward.events.volumes import VolumeState
 
 __all__ = ["BLOB_BUDGET", "Node", "OnEvent", "OnLost"]
 
@@ -87,9 +87,6 @@ SILENCE = 30.0
 
 SHUTDOWN_WITHIN = 5.0
 """Seconds that a node has to flush its events after a shutdown command; its own limits are shorter."""
-
-VOLUMES_WITHIN = 90.0
-"""Time for the volumes of a node to be attached, or flushed, after their last progress, in seconds."""
 
 LEASE_SET_WITHIN = 5.0
 """Seconds that a worker has to answer that it has changed its lease."""
@@ -122,9 +119,7 @@ class Node:
         measured: measured resources of its machine, if the provider does not know them.
         metrics: metrics of its machine, oldest first.
         slot_price: price of its tasks.
-        volumes: states of its volumes.
-        contents: digests of the lists of objects of its copies, by the paths of their volumes.
-        unflushed: the files that it could not upload, and the reason, as a sentence, once it is closed; "" for none.
+        volumes: its volumes.
         orphan_directory: directory of its worker after closing, if the worker may still run: its machine was lent and
             unreachable.
     """
@@ -154,9 +149,7 @@ class Node:
         self.on_overdue: Callable[[Node, tuple[int, ...], str], None] | None = None
         self.metrics: deque[NodeMetrics] = deque()
         self.slot_price = FREE
-        self.volumes: tuple[VolumeState, ...] = ()
-        self.contents: Mapping[str, str] = {}
-        self.unflushed = ""
+        self.volumes = NodeVolumes()
         self.orphan_directory = ""
         self._on_event = on_event
         self._on_lost = on_lost
@@ -181,10 +174,8 @@ class Node:
         self._machine_ended = False
         self._lost_event = asyncio.Event()
         self._preparing: asyncio.Future[Prepared] | None = None
-        self._attaching: asyncio.Future[VolumesAttached] | None = None
         self._leasing: asyncio.Future[None] | None = None
         self._lease_lock = asyncio.Lock()
-        self._volumes_at = 0.0
         self._deadlines: Deadlines | None = None
         self._deadline_watch: asyncio.Task[None] | None = None
 
@@ -303,49 +294,26 @@ class Node:
                 lost.cancel()
             return leasing.done()
 
-    @property
-    def could_not_attach(self) -> bool:
-        """True if its worker has answered that it could not attach a volume."""
-        return self._attaching is not None and self._attaching.done() and bool(self._attaching.result().why)
-
     async def _attach(self, volumes: AttachVolumes) -> None:
-        """Have the worker attach its volumes, for as long as there is progress.
+        """Have the worker attach its volumes.
 
         Raises:
-            NodeStartError: one could not be attached, or the connection is lost.
+            NodeStartError: one could not be attached.
         """
         self.phase = self.startup.enter("volumes")
         if self.copies is not None:
             volumes = await self.copies.with_peers(self, volumes)
-        self._attaching = asyncio.get_running_loop().create_future()
-        self._volumes_at = time.monotonic()
-        self.tell(volumes)
-        self.flush()
-        lost = asyncio.ensure_future(self._silent.wait())
-        try:
-            while not (self._attaching.done() or lost.done()):
-                await asyncio.wait((self._attaching, lost), timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
-                if time.monotonic() - self._volumes_at > VOLUMES_WITHIN:
-                    names = joined(volume.location.describe for volume in volumes.volumes)
-                    raise NodeStartError(f"the volumes {names} made no progress for {VOLUMES_WITHIN:g} s")
-        finally:
-            lost.cancel()
-        if self._attaching.done():
-            attached = self._attaching.result()
-            if attached.why:
-                raise NodeStartError(attached.why, is_final=attached.is_final)
-            mounts = [volume.mount for volume in volumes.volumes]
-            self.contents = {mount: each for mount, each in zip(mounts, attached.contents, strict=True) if each}
+
+        def send(command: AttachVolumes) -> None:
+            self.tell(command)
+            self.flush()
+
+        await self.volumes.attach(volumes, send, self._silent)
 
     def _handle(self, event: WorkerEvent) -> None:
         match event:
-            case VolumesAttached():
-                if self._attaching is not None and not self._attaching.done():
-                    self._attaching.set_result(event)
-            case VolumeStates(states):
-                self.volumes, self._volumes_at = states, time.monotonic()
-            case VolumesFlushed(why):
-                self.unflushed = why
+            case VolumesAttached() | VolumeStates() | VolumesFlushed():
+                self.volumes.handle(event)
             case Prepared():
                 if self._preparing is not None and not self._preparing.done():
                     self._preparing.set_result(event)
@@ -753,26 +721,16 @@ class Node:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(SHUTDOWN_WITHIN) as limit:
                     while not await self._silent_within(1.0):
-                        if self._is_flushing:
+                        if self.volumes.is_flushing:
                             limit.reschedule(asyncio.get_running_loop().time() + SHUTDOWN_WITHIN)
-        if not self._silent.is_set() and self._is_flushing:
-            self.unflushed = self._describe_unflushed()
+        if not self._silent.is_set():
+            self.volumes.give_up()
 
     async def _silent_within(self, seconds: float) -> bool:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._silent.wait()
         return self._silent.is_set()
-
-    @property
-    def _is_flushing(self) -> bool:
-        """True while files of volumes wait for their upload, and there was progress lately."""
-        waiting = any(volume.unflushed for volume in self.volumes)
-        return waiting and time.monotonic() - self._volumes_at < VOLUMES_WITHIN
-
-    def _describe_unflushed(self) -> str:
-        waiting = [volume for volume in self.volumes if volume.unflushed]
-        return joined(f"{count_text(volume.unflushed, 'file')} of {volume.source}" for volume in waiting)
 
     async def _close(self, *, leave: bool) -> None:
         for task in self._shipping:

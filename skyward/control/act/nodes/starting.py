@@ -98,7 +98,7 @@ class WorkerStarter:
         try:
             await node.start(variables, within, plan, prepare if parts or volumes is not None else None, volumes)
         except NodeStartError as error:
-            if node.could_not_attach and not error.is_final:
+            if node.volumes.could_not_attach and not error.is_final:
                 await self._check_stores(offered.spec, error)
             raise
         self._attached.update(stored_volumes(offered.spec))

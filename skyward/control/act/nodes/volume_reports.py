@@ -29,7 +29,7 @@ class VolumeReports:
 
     def joined(self, node: "Node", note: Note) -> None:
         """Have a node that joins look for what others wrote meanwhile; tell the user if its copies are newer."""
-        for mount, contents in node.contents.items():
+        for mount, contents in node.volumes.contents.items():
             before, rank = self._copied.setdefault(mount, (contents, node.rank))
             if contents != before:
                 self._copied[mount] = contents, node.rank
@@ -37,7 +37,7 @@ class VolumeReports:
                     f"node {node.rank} has a newer copy of the volume at {mount} than node {rank}: its objects were "
                     "changed meanwhile. `pool.update(...)`, or a new pool, gives all nodes the same."
                 )
-        if self._written and node.volumes:
+        if self._written and node.volumes.states:
             node.tell(RefreshVolumes(tuple(self._written)))
 
     def wrote(self, node: "Node", written: VolumesWritten, nodes: "Iterable[Node]", note: Note) -> None:
@@ -64,9 +64,9 @@ class VolumeReports:
         Args:
             note: tells the user now, since the pool stays open.
         """
-        if node.unflushed:
-            self.unflushed.append(f"node {node.rank}: {node.unflushed}")
-            node.unflushed = ""
+        if node.volumes.unflushed:
+            self.unflushed.append(f"node {node.rank}: {node.volumes.unflushed}")
+            node.volumes.unflushed = ""
             if note is not None:
                 note(f"files that tasks wrote to volumes are not in the store: {self.unflushed[-1]}.")
 
