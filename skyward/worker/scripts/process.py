@@ -13,6 +13,7 @@ from threading import Thread  # tasks may replace the attributes of the module
 from skyward.process.clock import clock
 from skyward.wire.protocol.messages import Output
 from skyward.worker.events.context import current_task
+from skyward.worker.scripts.log import ScriptLog
 from skyward.worker.tasks.guard import Interrupted
 
 __all__ = ["GRACE", "OutputPiece", "ScriptProcess"]
@@ -41,6 +42,7 @@ class ScriptProcess:
     Args:
         command: the program and its arguments.
         environment: its variables.
+        log: what it writes is logged there, also while it is stopped.
 
     Raises:
         OSError: it cannot be started.
@@ -49,8 +51,9 @@ class ScriptProcess:
         status: its exit status, negative for a signal, once it has ended.
     """
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str], log: ScriptLog) -> None:
         self.status = 0
+        self._log = log
         self.has_ended = False
         self._left: list[OutputPiece] = []
         self._process = _started(command, environment)
@@ -74,6 +77,7 @@ class ScriptProcess:
         for pipe, _ in ready:
             if self._after_end < _RESIDUE and (data := os.read(pipe, _PIECE)):
                 self._after_end += len(data) if ended else 0
+                self._log.write(data)
                 return self._pipes[pipe], data
             self._readable.unregister(pipe)
             del self._pipes[pipe]

@@ -82,15 +82,16 @@ def run_script(request: ScriptRequest) -> Generator[OutputPiece, None, ScriptEnd
     try:
         files.enter()
         command = _command(request)
-        with ScriptCollections(0 if task is None else task.task) as collections:
+        with ScriptCollections(0 if task is None else task.task) as collections, ScriptLog(request.words[0]) as log:
             try:
-                process = ScriptProcess(command, {**_environment(request), ADDRESS: collections.address})
+                process = ScriptProcess(command, {**_environment(request), ADDRESS: collections.address}, log)
             except OSError as error:  # the status that a shell gives
-                yield 2, f"{command[0]} cannot be started on node {node}: {error.strerror}\n".encode()
+                failed = f"{command[0]} cannot be started on node {node}: {error.strerror}\n".encode()
+                log.write(failed)
+                yield 2, failed
                 return ScriptEnd(node, _NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE)
             try:
-                with ScriptLog(request.words[0]) as log:
-                    yield from _output(process, task, log)
+                yield from _output(process, task)
                 stopped = not process.has_ended
                 if stopped:
                     process.stop()
@@ -105,7 +106,7 @@ def run_script(request: ScriptRequest) -> Generator[OutputPiece, None, ScriptEnd
         files.leave()
 
 
-def _output(process: ScriptProcess, task: TaskContext | None, log: ScriptLog) -> Iterator[OutputPiece]:
+def _output(process: ScriptProcess, task: TaskContext | None) -> Iterator[OutputPiece]:
     """Yield the output of a script until it ends, or the task is stopped."""
     try:
         while (piece := process.read()) is not None:
@@ -113,7 +114,6 @@ def _output(process: ScriptProcess, task: TaskContext | None, log: ScriptLog) ->
                 process.unread(piece)
                 return
             if piece[1]:
-                log.write(piece[1])
                 try:
                     yield piece
                 except Interrupted:  # where the task waited for room: the piece was not sent

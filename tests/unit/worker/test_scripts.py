@@ -28,7 +28,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def ran(source: str) -> tuple[int, bytes, bytes]:
     """Run a script to its end; return its status, and what it wrote."""
-    process = ScriptProcess([sys.executable, "-c", source], dict(os.environ))
+    process = ScriptProcess([sys.executable, "-c", source], dict(os.environ), ScriptLog("t.py"))
     written = {1: b"", 2: b""}
     try:
         while (piece := process.read()) is not None:
@@ -64,20 +64,26 @@ def test_process_that_a_script_leaves_does_not_keep_it_and_is_killed() -> None:
 
 def test_program_that_is_not_there_is_an_error_of_the_system() -> None:
     with pytest.raises(FileNotFoundError):
-        ScriptProcess(["no-such-program"], dict(os.environ))
+        ScriptProcess(["no-such-program"], dict(os.environ), ScriptLog("t.py"))
 
 
-def test_stopped_script_gets_the_usual_interrupt_first() -> None:
+def test_stopped_script_gets_the_usual_interrupt_first_and_is_logged_to_its_end(own: Path) -> None:
+    """Regression: the log ended where the script was stopped."""
     source = (
-        "import time\ntry:\n    print('up', flush=True); time.sleep(1000)\nexcept KeyboardInterrupt:\n    exit(7)\n"
+        "import os, time\ntry:\n    os.write(1, b'up\\n'); time.sleep(1000)\n"
+        "except KeyboardInterrupt:\n    print('saving'); exit(7)\n"
     )
-    process = ScriptProcess([sys.executable, "-c", source], dict(os.environ))
-    piece = process.read()
-    while piece is not None and not piece[1]:
+    with ScriptLog("t.py") as kept:
+        process = ScriptProcess([sys.executable, "-c", source], dict(os.environ), kept)
         piece = process.read()
-    process.stop()
-    process.close()
+        while piece is not None and not piece[1]:
+            piece = process.read()
+        assert piece is not None
+        process.unread(piece)  # as a task that is stopped while it waits for room
+        process.stop()
+        process.close()
     assert (process.has_ended, process.status) == (True, 7)
+    assert (own / log.SCRIPT_LOG).read_text().splitlines()[1:] == ["up", "saving"]
 
 
 def test_log_has_no_arguments_and_is_private(own: Path) -> None:
