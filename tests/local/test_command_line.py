@@ -378,6 +378,25 @@ def test_commands_that_are_refused_fail_or_are_interrupted_leave_the_pool(termin
     assert (pool["state"], len(pool["machines"])) == ("left", 1)  # type: ignore[arg-type]
 
 
+def killed_node(terminal: TmuxTerminal, pool: str, rank: int) -> None:
+    """Kill the worker of a node of a pool that was left."""
+    source = (
+        "import os, psutil\nfor each in psutil.Process().parents():\n"
+        "    if 'skyward.worker' in ' '.join(each.cmdline()): each.kill()\n"
+    )
+    killing = script(terminal, "killing.py", source)
+    assert terminal.run(f"skyward run --pool {pool} --on {rank} {killing}", to_files=True).status == 1
+
+
+def test_script_on_all_nodes_waits_for_those_that_are_replaced(terminal: TmuxTerminal) -> None:
+    """Regression: it ran on the others only, without a line."""
+    assert terminal.run("skyward up kept --detach --nodes 2", to_files=True).status == 0
+    killed_node(terminal, "kept", 0)
+    done = terminal.run("skyward exec kept --on all -- echo hello", to_files=True)
+    assert (done.status, sorted(done.text.splitlines())) == (0, ["[node 0] hello", "[node 1] hello"])
+    assert "skyward exec: waiting for node 0 of pool 'kept', which is not ready yet.\n" in done.errors
+
+
 def test_command_waits_until_a_pool_is_free(terminal: TmuxTerminal) -> None:
     assert terminal.run("skyward up kept --detach", to_files=True).status == 0
     waiting = "import os, time\nprint('working', flush=True)\nwhile not os.path.exists('go'): time.sleep(0.01)\n"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from skyward.cli.pools.access import find_pool
 from skyward.cli.pools.attaching import attached
 from skyward.cli.pools.signals import of_attached
+from skyward.cli.scripts.everywhere import await_nodes
 from skyward.cli.scripts.placing import check_group, check_recorded_nodes
 from skyward.cli.scripts.streaming import is_several, stream, was_shared
 from skyward.cli.terminal.answers import say, speaker
@@ -41,6 +42,7 @@ def execute(
         try:
             with attached(pool, interrupts, waits=wait, budget=budget) as compute:
                 check_group(on, pool, compute.groups)
+                await_nodes(compute, on)
                 shape: Shape = "all" if is_several(on) else "single"
                 transfer = FileTransfer(FileOptions(), os.getcwd(), FetchedVersions(), shape, say)
                 files = transfer.request(shared=was_shared(compute))

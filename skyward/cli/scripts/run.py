@@ -12,6 +12,7 @@ from skyward.cli.pools.access import find_pool
 from skyward.cli.pools.attaching import attached
 from skyward.cli.pools.opening import make_pool
 from skyward.cli.pools.signals import of_attached, of_own
+from skyward.cli.scripts.everywhere import await_nodes
 from skyward.cli.scripts.local_script import LocalScript
 from skyward.cli.scripts.placing import check_group, check_new_nodes, check_recorded_nodes
 from skyward.cli.scripts.streaming import is_several, stream, was_shared
@@ -83,6 +84,7 @@ def run(
                 if compute is None:
                     used = stack.enter_context(attached(name, interrupts, waits=wait, budget=given.get(BUDGET.target)))
                     check_group(on, name, used.groups)
+                    await_nodes(used, on)
                 else:
                     with _opening(quiet=quiet):
                         used = compute.open()

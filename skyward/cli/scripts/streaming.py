@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from skyward.cli.scripts.everywhere import tell_left_out
 from skyward.cli.scripts.writing import ScriptOutput
 from skyward.cli.terminal.answers import say
 from skyward.control.act.tasks.run import Run
@@ -69,6 +70,7 @@ def stream(
                 output.write(node, *piece)
         found = run.future.result()
         ends = found if isinstance(found, list) else [found]
+        tell_left_out(pool, on, run.nodes, request.words[0])
     except TaskTimeoutError:
         ends = _stopped(runs)
         of = "" if timeout is None else f" of {timeout:g} s"
