@@ -12,6 +12,7 @@ from skyward.control.decide.machines.budget import can_be_attached
 from skyward.errors import UsageError
 from skyward.formatting import money_text
 from skyward.journal import SELF_TERMINATION, Claim, Journal, JournalSeal, PoolRecord, nodes_of
+from skyward.pool.reaping.local_nodes import has_ended
 from skyward.providers.protocol import acts_on
 from skyward.specs.update import SpecHistory
 from skyward.values import limits
@@ -94,7 +95,7 @@ def attach(name: str, *, budget: float | None = None) -> "Compute":
         if budget is not None:
             _check_prices(name, clusters)
             options = replace(options, budget=budget)
-        if is_alive:
+        if is_alive and not all(has_ended(entry, each, owned=False) for each in machines):
             _check_budget(name, journal.costs(entry.id), budget)
 
         def take_over() -> PoolRecord:

@@ -440,7 +440,7 @@ def test_budget_limits_the_lease_of_a_pool_that_stays(terminal: TmuxTerminal) ->
 
 
 def test_nodes_of_a_killed_command_are_shown_as_gone(terminal: TmuxTerminal) -> None:
-    """Regression: they were shown as running under their lease."""
+    """Regression: they were shown as running under their lease, and each command said something else of the pool."""
     started = terminal.start(f"skyward run {script(terminal, 'slow.py', SLOW)}")
     terminal.shows("working")
     (pool,) = status_beside(terminal)
@@ -449,6 +449,13 @@ def test_nodes_of_a_killed_command_are_shown_as_gone(terminal: TmuxTerminal) -> 
     (pool,) = status_of(terminal)
     assert (pool["state"], pool["lease_left"], [each["ended"] for each in pool["machines"]]) == ("ended", 0.0, [True])  # type: ignore[attr-defined]
     assert "its nodes have ended" in terminal.run("skyward status", to_files=True).text
+    says = (
+        "The nodes of pool 'run-slow' have ended: `skyward down run-slow -y` clears it, and then `skyward up run-slow "
+        "--detach` opens it anew.\n"
+    )
+    for command, rest in (("exec run-slow", "-- true"), ("run", "--pool run-slow slow.py"), ("up run-slow", "")):
+        refused = terminal.run(f"skyward {command} {rest}", to_files=True)
+        assert (refused.status, refused.errors) == (1, f"skyward {command.split()[0]}: {says}")
     assert terminal.run("skyward down run-slow -y", to_files=True).status == 0
     assert status_of(terminal) == []
 

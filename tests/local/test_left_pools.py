@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 import skyward as sky
-from skyward.journal import Journal
+from skyward.journal import Journal, data_directory
 from skyward.pool.reaping.orphans import orphans
 from skyward.pool.reaping.recorded_pools import RecordedPool, recorded_pools
 from skyward.specs.plugin import Plugin
@@ -210,6 +210,43 @@ def test_nodes_that_have_ended_are_shown_as_gone() -> None:
         worker.send_signal(signal.SIGKILL)
     wait_for(lambda: left().ended, "the end of the nodes")
     assert (left().state, left().lease_left, left().per_hour) == ("ended", 0.0, 0.0)
+
+
+def test_costs_end_with_the_nodes() -> None:
+    """Regression: they grew on, and so the pool had spent more than its budget."""
+    run(LEAVES, ttl=600, budget=20.0)
+    one, other = workers()[0], workers()[1:]
+    wait_for(lambda: left().spent > 0, "the first costs")
+    one.send_signal(signal.SIGKILL)
+    wait_for(lambda: any(each.ended for each in left().machines), "the end of a node")
+    assert left().per_hour == pytest.approx(3.6 * sum(not each.ended for each in left().machines))
+    for worker in other:
+        worker.send_signal(signal.SIGKILL)
+    wait_for(lambda: left().ended, "the end of the nodes")
+    spent = left().spent
+    with Journal() as journal:
+        costs = journal.costs(left().id)
+    assert costs is not None
+    assert costs.per_hour == 0.0
+    assert costs.spent >= spent
+    (of_pool,) = sky.costs()
+    assert (of_pool.running, of_pool.spent, left().spent) == (0, spent, spent)
+    sky.reap()
+    assert [each.spent for each in sky.costs()] == [spent]
+
+
+def test_costs_end_with_the_lease_at_the_latest() -> None:
+    run(LEAVES, ttl=60, budget=20.0)
+    with Journal() as journal:
+        (entry,) = journal.pools("left")
+        (before,) = {bill.at for bill in journal.bills(0.0, entry.id)[:1]}
+        os.utime(data_directory() / "pools" / entry.id, times=(before - 60.0, before - 60.0))  # noticed late
+    for worker in workers():
+        worker.send_signal(signal.SIGKILL)
+    wait_for(lambda: left().ended, "the end of the nodes")
+    with Journal() as journal:
+        assert all(bill.ended == bill.at for bill in journal.bills(0.0, entry.id))
+        assert min(bill.ended or 0.0 for bill in journal.bills(0.0, entry.id)) == before
 
 
 def test_nodes_that_end_with_their_process_are_gone_with_it() -> None:

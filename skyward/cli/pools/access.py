@@ -9,7 +9,7 @@ from skyward.providers.protocol import ExecAccess, LocalAccess, SSHAccess
 if TYPE_CHECKING:
     from skyward.pool.reaping.recorded_pools import RecordedMachine, RecordedPool
 
-__all__ = ["find_pool", "nodes_of_pool", "reading", "terminal", "unreachable"]
+__all__ = ["find_pool", "nodes_of_pool", "reading", "refuse_ended", "terminal", "unreachable"]
 
 
 def find_pool(name: str) -> "RecordedPool":
@@ -24,6 +24,19 @@ def find_pool(name: str) -> "RecordedPool":
     if not found:
         raise SpecError(f"There is no pool {name!r}; `skyward status` lists all pools.")
     return found[-1]
+
+
+def refuse_ended(pool: "RecordedPool") -> None:
+    """Refuse a pool whose nodes were processes on this computer, and have ended.
+
+    Raises:
+        UsageError: they have.
+    """
+    if pool.ended and not pool.owner:
+        raise UsageError(
+            f"The nodes of pool {pool.name!r} have ended: `skyward down {pool.name} -y` clears it, and then "
+            f"`skyward up {pool.name} --detach` opens it anew."
+        )
 
 
 def nodes_of_pool(pool: "RecordedPool", rank: int | None) -> "list[RecordedMachine]":

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
+from skyward.cli.pools.access import refuse_ended
 from skyward.cli.pools.opening import lease_text, make_pool
 from skyward.cli.pools.signals import of_own
 from skyward.cli.terminal.answers import say, speaker, write_lines
@@ -29,7 +30,8 @@ def up(*, pool: str, detach: bool = False, quiet: bool = False, options: Mapping
     from skyward.pool.reaping.recorded_pools import recorded_pools
     from skyward.reporting.console import opening_quietly
 
-    if any(not each.warm_until for each in recorded_pools(pool)):
+    if recorded := [each for each in recorded_pools(pool) if not each.warm_until]:
+        refuse_ended(recorded[-1])
         raise SpecError(
             f"There is a pool {pool!r} already: `skyward status {pool}` shows it, and `skyward down {pool}` ends it."
         )

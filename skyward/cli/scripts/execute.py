@@ -5,7 +5,7 @@ import secrets
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from skyward.cli.pools.access import find_pool
+from skyward.cli.pools.access import find_pool, refuse_ended
 from skyward.cli.pools.attaching import attached
 from skyward.cli.pools.signals import of_attached
 from skyward.cli.scripts.everywhere import await_nodes
@@ -37,7 +37,9 @@ def execute(
     """Run a command on nodes, and return its exit status. The pool is left again."""
     if not rest:
         raise SpecError(f"exec takes a command after `--`, as in `skyward exec {pool} -- nvidia-smi`.")
-    check_recorded_nodes(on, find_pool(pool))
+    recorded = find_pool(pool)
+    refuse_ended(recorded)
+    check_recorded_nodes(on, recorded)
     with Interrupts(speaker(), lambda: of_attached(pool)) as interrupts:
         try:
             with attached(pool, interrupts, waits=wait, budget=budget) as compute:

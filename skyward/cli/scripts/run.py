@@ -8,7 +8,7 @@ from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from skyward.cli.pools.access import find_pool
+from skyward.cli.pools.access import find_pool, refuse_ended
 from skyward.cli.pools.attaching import attached
 from skyward.cli.pools.opening import make_pool
 from skyward.cli.pools.signals import of_attached, of_own
@@ -99,15 +99,19 @@ def _is_left(name: str) -> bool:
     """Return whether there is a pool of that name to attach to; one of skyward.toml is opened otherwise.
 
     Raises:
-        UsageError: neither is there.
+        SpecError: neither is there.
+        UsageError: it is, and its nodes have ended.
     """
     from skyward.config import load
     from skyward.pool.reaping.recorded_pools import recorded_pools
 
-    if any(not each.warm_until and not each.ended for each in recorded_pools(name)):
+    recorded = [each for each in recorded_pools(name) if not each.warm_until]
+    if any(each.owner or not each.ended for each in recorded):
         return True
     if name in load().pools:
         return False
+    for each in recorded:
+        refuse_ended(each)
     raise SpecError(
         f"There is no pool {name!r}, and skyward.toml has none of that name: `skyward up {name} --detach` opens one."
     )

@@ -5,6 +5,7 @@ import time
 from skyward.errors import UsageError
 from skyward.journal import Journal
 from skyward.journal.costs import MachineCosts, summed
+from skyward.pool.reaping.orphans import orphans
 from skyward.values.validation import shown
 
 __all__ = ["costs"]
@@ -29,5 +30,6 @@ def costs(days: float = 7) -> list[MachineCosts]:
         raise UsageError(f"days must be a positive number, as in `sky.costs(days=30)`, but got {shown(days)}.")
     now = time.time()
     since = now - days * _DAY
+    orphans()  # the end of the costs of nodes that are gone is recorded
     with Journal() as journal:
         return summed(journal.bills(since), now, since)

@@ -15,7 +15,7 @@ from skyward.journal import (
     nodes_of,
     this_installation,
 )
-from skyward.pool.reaping.local_nodes import has_ended
+from skyward.pool.reaping.local_nodes import end_costs, has_ended
 from skyward.providers.protocol import LocalAccess
 
 __all__ = ["Orphan", "has_pools", "is_of_the_original", "is_over", "orphan_of", "orphans", "reason_of", "refused_names"]
@@ -100,7 +100,7 @@ def orphans(name: str | None = None) -> list[Orphan]:
 
 
 def orphan_of(journal: Journal, entry: PoolEntry, claim: Claim) -> Orphan:
-    """Return a claimed pool as an orphan."""
+    """Return a claimed pool as an orphan. The costs of its machines that are known to be gone end."""
     if journal.warm.is_resting(entry.id):
         return _resting(journal, entry, claim)
     unreadable = ""
@@ -108,6 +108,7 @@ def orphan_of(journal: Journal, entry: PoolEntry, claim: Claim) -> Orphan:
         machines = journal.machines(entry.id)
     except Exception as error:  # pickled in an environment with other packages
         machines, unreadable = [], reason_of(error)
+    end_costs(journal, entry, claim, machines)
     living = [each for each in machines if not has_ended(entry, each, owned=False)]
     costs = journal.costs(entry.id)  # some providers state no price with a machine
     recorded = costs.per_hour if living and costs is not None else 0.0

@@ -1,7 +1,7 @@
 """The pools of this user as the journal has them: owned by living processes, left, or closed with warm machines.
 
-No provider is asked, and nothing is changed. The owner of a pool holds a lock as long as it lives, and the time of its
-latest heartbeat is known, so that the answer is not an old one.
+No provider is asked, and nothing is changed, but for the end of the costs of nodes that are gone. The owner of a pool
+holds a lock as long as it lives, and the time of its latest heartbeat is known, so that the answer is not an old one.
 """
 
 import time
@@ -137,11 +137,10 @@ def _recorded(journal: Journal, entry: PoolEntry) -> RecordedPool:
     costs = journal.costs(entry.id)
     bills = journal.bills(0.0, entry.id)
     now = time.time()
-    gone = bool(machines) and all(each.ended for each in machines)
-    per_hour = 0.0 if gone else sum(bill.per_hour for bill in bills if bill.ended is None)
+    per_hour = sum(bill.per_hour for bill in bills if bill.ended is None)
     spent = sum(bill.until(now) for bill in bills)
     if not bills and costs is not None:
-        per_hour, spent = 0.0 if gone else costs.per_hour, costs.until(now)
+        per_hour, spent = costs.per_hour, costs.until(now)
     return RecordedPool(
         entry.id,
         entry.name,
