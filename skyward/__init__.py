@@ -82,13 +82,13 @@ if TYPE_CHECKING:
     from skyward.kept.handles import Kept
     from skyward.kept.keep import keep
     from skyward.market.survey import MachineOffer
-    from skyward.pool.account.costs import costs
     from skyward.pool.account.doctor import CloudHealth, doctor
     from skyward.pool.account.images import build_image, delete_image, images
     from skyward.pool.account.offers import offers
     from skyward.pool.attach import attach
     from skyward.pool.compute import Compute
     from skyward.pool.executor import PoolExecutor
+    from skyward.pool.reaping.costs import costs
     from skyward.pool.reaping.orphans import Orphan, orphans
     from skyward.pool.reaping.reap import Reaped, reap
     from skyward.pool.reaping.sweep import Swept, sweep
@@ -304,7 +304,7 @@ _HOMES = {
     "pool.compute": ("Compute",),
     "journal.costs": ("MachineCosts",),
     "journal.images": ("BuiltImage",),
-    "pool.account.costs": ("costs",),
+    "pool.reaping.costs": ("costs",),
     "pool.account.doctor": ("CloudHealth", "doctor"),
     "pool.account.offers": ("offers",),
     "pool.reaping.orphans": ("Orphan", "orphans"),

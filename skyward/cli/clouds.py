@@ -11,7 +11,7 @@ _WEEK = 7.0
 
 def print_costs(*, days: float = _WEEK, json: bool = False) -> int:
     """Print the costs; return the exit status 0."""
-    from skyward.pool.account.costs import costs as costs_of
+    from skyward.pool.reaping.costs import costs as costs_of
     from skyward.views.costs import cost_grid
 
     rows = costs_of(days)

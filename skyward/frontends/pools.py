@@ -4,13 +4,13 @@ from skyward.control.act.tasks.run import Run, TaskOutcome, release_kept, stop_o
 from skyward.control.observe.snapshot import KeptView, PoolSnapshot
 from skyward.link.ssh.openssh import login
 from skyward.pool.account.clouds import pool_fields
-from skyward.pool.account.costs import costs
 from skyward.pool.account.doctor import describe_health, doctor
 from skyward.pool.account.offers import notes_on, survey_offers
 from skyward.pool.attach import attach
 from skyward.pool.compute import Compute, On, nodes_with, when_closed
 from skyward.pool.health.computer import describe_findings, examine_computer
 from skyward.pool.quotes import describe_quote, price_notes, quote
+from skyward.pool.reaping.costs import costs
 from skyward.pool.reaping.orphans import Orphan, orphans, refused_names
 from skyward.pool.reaping.reap import describe_orphan, reap
 from skyward.pool.reaping.sweep import describe_swept, sweep

@@ -14,7 +14,7 @@ import pytest
 
 from tests.fakes.storage import ACCESS_KEY, SECRET_KEY
 from tests.object_store import object_store
-from tests.tmux import TmuxTerminal, terminal_in
+from tests.tmux import Done, TmuxTerminal, terminal_in
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(300)]
@@ -378,14 +378,16 @@ def test_commands_that_are_refused_fail_or_are_interrupted_leave_the_pool(termin
     assert (pool["state"], len(pool["machines"])) == ("left", 1)  # type: ignore[arg-type]
 
 
-def killed_node(terminal: TmuxTerminal, pool: str, rank: int) -> None:
-    """Kill the worker of a node of a pool that was left."""
+def killed_node(terminal: TmuxTerminal, pool: str, rank: int) -> Done:
+    """Kill the worker of a node of a pool that was left, by a script, and return the end of that command."""
     source = (
         "import os, psutil\nfor each in psutil.Process().parents():\n"
         "    if 'skyward.worker' in ' '.join(each.cmdline()): each.kill()\n"
     )
     killing = script(terminal, "killing.py", source)
-    assert terminal.run(f"skyward run --pool {pool} --on {rank} {killing}", to_files=True).status == 1
+    done = terminal.run(f"skyward run --pool {pool} --on {rank} {killing}", to_files=True)
+    assert done.status == 1
+    return done
 
 
 def test_script_on_all_nodes_waits_for_those_that_are_replaced(terminal: TmuxTerminal) -> None:
@@ -395,6 +397,16 @@ def test_script_on_all_nodes_waits_for_those_that_are_replaced(terminal: TmuxTer
     done = terminal.run("skyward exec kept --on all -- echo hello", to_files=True)
     assert (done.status, sorted(done.text.splitlines())) == (0, ["[node 0] hello", "[node 1] hello"])
     assert "skyward exec: waiting for node 0 of pool 'kept', which is not ready yet.\n" in done.errors
+
+
+def test_pool_whose_only_node_is_lost_is_left_with_another_one(terminal: TmuxTerminal) -> None:
+    """Regression: it was left without a node, and nothing said so."""
+    assert terminal.run("skyward up kept --detach", to_files=True).status == 0
+    lost = killed_node(terminal, "kept", 0)
+    assert "skyward run: pool 'kept' has no node any more: waiting for its replacement." in lost.errors
+    (pool,) = status_of(terminal, "kept")
+    assert (pool["state"], [each["node"] for each in pool["machines"]]) == ("left", [0])  # type: ignore[attr-defined]
+    assert terminal.run("skyward exec kept -- echo hello", to_files=True).text == "hello\n"
 
 
 def test_command_waits_until_a_pool_is_free(terminal: TmuxTerminal) -> None:

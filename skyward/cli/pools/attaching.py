@@ -31,6 +31,9 @@ _PAUSE = 0.05
 _LONGEST = 80
 """Characters of a command in a sentence."""
 
+_REPLACED_WITHIN = 600.0
+"""Seconds that a command waits for the replacement of the last node of its pool."""
+
 _ARRIVES_WITHIN = 10.0
 """Seconds in which the ends of tasks that had ended before must arrive."""
 
@@ -54,7 +57,12 @@ def attached(
     import_module("skyward.pool.hooks")  # registers what closes the pools of this process, after what follows
     atexit.register(_leave_open)  # a signal may interrupt anything below
     try:
-        yield _attach(name, waits=waits, budget=budget)
+        pool = _attach(name, waits=waits, budget=budget)
+        try:
+            yield pool
+        finally:
+            if not interrupts.signal:
+                _await_replacement(pool)
     finally:
         with interrupts.closing():
             _leave_open()
@@ -137,6 +145,26 @@ def _unfinished(name: str) -> str:
     )
 
 
+def _await_replacement(pool: "Compute") -> None:
+    """Wait for a node if all nodes of a pool were lost and are being replaced: without one, nothing is left of it."""
+    is_told = False
+    deadline = time.monotonic() + _REPLACED_WITHIN
+    while pool.is_open and time.monotonic() < deadline:
+        snapshot = pool.snapshot()
+        if _has_node(pool) or snapshot.failure or not (snapshot.nodes or snapshot.startup_failures):
+            return
+        if not is_told:
+            say(
+                f"pool {pool.name!r} has no node any more: waiting for its replacement. Ctrl-C closes the pool instead."
+            )
+            is_told = True
+        time.sleep(_LOOK_EVERY)
+
+
+def _has_node(pool: "Compute") -> bool:
+    return any(node.state in ("active", "draining") for node in pool.snapshot().nodes)
+
+
 def _leave_open() -> None:
     """Leave the pool that this command is attached to, if it is; close it if it cannot be left."""
     from skyward.pool.hooks import opened
@@ -147,7 +175,7 @@ def _leave_open() -> None:
             continue
         lease = pool.snapshot().lease
         try:
-            if pool.leave():
+            if _has_node(pool) and pool.leave():
                 _tell_lease(pool, lease)
                 continue
             why = "it has no nodes any more"

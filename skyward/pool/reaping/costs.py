@@ -1,4 +1,4 @@
-"""Costs of machines over the last days, from the journal."""
+"""Costs of machines over the last days, from the journal. Those of local nodes that are gone have ended."""
 
 import time
 
@@ -30,6 +30,6 @@ def costs(days: float = 7) -> list[MachineCosts]:
         raise UsageError(f"days must be a positive number, as in `sky.costs(days=30)`, but got {shown(days)}.")
     now = time.time()
     since = now - days * _DAY
-    orphans()  # the end of the costs of nodes that are gone is recorded
+    orphans()  # has the costs of nodes that are gone end
     with Journal() as journal:
         return summed(journal.bills(since), now, since)
