@@ -118,8 +118,8 @@ def _attach(name: str, *, waits: bool, budget: float | None) -> "Compute":
                 pool = attach(name, budget=budget)
             break
         except UsageError:
-            if not waits or _in_use(name) is None:  # else another process was quicker
-                raise
+            if _in_use(name) is None:
+                raise  # else another process was quicker: it is named, or waited for
     _, unfinished = wait([task.future for task in pool.recovered], _ARRIVES_WITHIN)
     if unfinished:
         raise UsageError(_unfinished(name))
@@ -178,12 +178,22 @@ def _leave_open() -> None:
             if _has_node(pool) and pool.leave():
                 _tell_lease(pool, lease)
                 continue
-            why = "it has no nodes any more"
+            why = _why_closed(pool)
         except UsageError as error:
             why = str(error).removeprefix(f"Pool {pool.name!r} cannot be left: ")
         pool.close()
         say(f"pool {pool.name!r} is closed: {why.rstrip('.')}.")
     atexit.unregister(_leave_open)
+
+
+def _why_closed(pool: "Compute") -> str:
+    from skyward.formatting import money_text
+
+    snapshot = pool.snapshot()
+    if not snapshot.budget_exhausted or snapshot.budget is None:
+        return "it has no nodes any more"
+    more = f"`skyward up {pool.name} --detach --budget USD` opens it anew"
+    return f"its budget of {money_text(snapshot.budget)} is spent, and its nodes were given back; {more}"
 
 
 def _tell_lease(pool: "Compute", before: float) -> None:
