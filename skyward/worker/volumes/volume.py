@@ -35,13 +35,22 @@ class AttachError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Unsaved:
-    """Files that could not be uploaded, such as "s3://bucket/a", and the reason."""
+    """Changes of tasks that are not in the store.
+
+    Attributes:
+        names: files that could not be uploaded, such as "s3://bucket/a".
+        why: the reason, as a sentence without its full stop.
+        kept: objects that were not deleted although tasks have removed their files.
+        is_tried_again: whether another attempt may succeed without a change of the files.
+    """
 
     names: tuple[str, ...] = ()
     why: str = ""
+    kept: tuple[str, ...] = ()
+    is_tried_again: bool = True
 
     def __bool__(self) -> bool:
-        return bool(self.names)
+        return bool(self.names or self.kept)
 
 
 class AttachedVolume(Protocol):

@@ -31,11 +31,14 @@ class Store:
     def __init__(self) -> None:
         self.objects: dict[str, tuple[bytes, str]] = {}
         self.refusal: StorageError | None = None
+        self.refuse_writes_of = ""
         self._versions = itertools.count()
 
     def write(self, key: str, data: bytes) -> ObjectEntry:
         if self.refusal is not None:
             raise self.refusal
+        if key == self.refuse_writes_of:
+            raise StorageError("denied", code="AccessDenied")
         self.objects[key] = data, f'"{next(self._versions)}"'
         return self.entry(key)
 
@@ -233,7 +236,8 @@ def test_reason_names_files_by_the_path_of_tasks(in_memory: Store, tmp_path: Pat
     made.attach()
     (tmp_path / "a").write_bytes(b"a")
     in_memory.refusal = StorageError(f"{tmp_path / 'a'} cannot be read (permission denied).", names=("a",))
-    assert made.save(0.0) == Unsaved(("s3://bucket/a",), "/data/a cannot be read (permission denied)")
+    why = "/data/a cannot be read (permission denied)"
+    assert made.save(60.0) == Unsaved(("s3://bucket/a",), why, is_tried_again=False)
 
 
 def test_link_to_a_folder_is_left_out_and_named_once(in_memory: Store, tmp_path: Path) -> None:
@@ -273,3 +277,94 @@ def test_file_may_take_the_name_of_a_folder_and_the_reverse(
     in_memory.write(after, b"after")
     volume.refresh()
     assert (tmp_path / after).read_bytes() == b"after"
+
+
+def test_file_with_a_name_that_no_object_can_have_holds_nothing_back_and_is_not_waited_for(
+    in_memory: Store, tmp_path: Path
+) -> None:
+    for key in ("old", "data", "renamed"):
+        in_memory.write(key, key.encode())
+    volume = synchronized(in_memory, tmp_path, [])
+    (tmp_path / "bad\nname").write_bytes(b"x")
+    (tmp_path / os.fsdecode(b"\xff")).write_bytes(b"y")
+    (tmp_path / "old").unlink()
+    (tmp_path / "renamed").rename(tmp_path / "new")
+    (tmp_path / "data").unlink()
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "part0").write_bytes(b"part")
+    names, why = ("s3://bucket/bad\\nname", "s3://bucket/\\udcff"), "cannot be the key of an object: rename the file"
+    left = volume.save(60.0)
+    assert left == Unsaved(
+        names,
+        f"a name that has control characters {why} in the task; a name that is not UTF-8 {why} in the task",
+        is_tried_again=False,
+    )
+    assert sorted(in_memory.objects) == ["data/part0", "new"]
+    assert volume.state.unflushed == 2
+
+
+def test_object_of_a_file_that_was_renamed_to_a_bad_name_is_kept_until_that_is_mended(
+    in_memory: Store, tmp_path: Path
+) -> None:
+    for key in ("one", "two", "other"):
+        in_memory.write(key, key.encode())
+    volume = synchronized(in_memory, tmp_path, [])
+    (tmp_path / "one").rename(tmp_path / "bad\none")
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / "part").write_bytes(b"x")
+    (tmp_path / "two").rename(tmp_path / "bad\ntwo")
+    (tmp_path / "other").unlink()
+    left = volume.save(60.0)
+    assert left.names == ("s3://bucket/bad\\none", "s3://bucket/bad\\ntwo", "s3://bucket/one/part")
+    assert left.kept == ("s3://bucket/one", "s3://bucket/two")
+    assert sorted(in_memory.objects) == ["one", "two"]
+    (tmp_path / "bad\none").rename(tmp_path / "good")
+    (tmp_path / "bad\ntwo").unlink()
+    assert not volume.save(60.0)
+    assert sorted(in_memory.objects) == ["good", "one/part"]
+
+
+@pytest.mark.parametrize(("before", "after"), [("dir/in", "dir"), ("dir", "dir/in")])
+def test_object_is_deleted_before_a_folder_of_its_name_is_uploaded_and_the_reverse(
+    in_memory: Store, tmp_path: Path, before: str, after: str
+) -> None:
+    in_memory.write(before, b"before")
+    said: list[str] = []
+    volume = synchronized(in_memory, tmp_path, said)
+    (tmp_path / before).unlink()
+    if after == "dir":
+        (tmp_path / "dir").rmdir()
+    (tmp_path / after).parent.mkdir(exist_ok=True)
+    (tmp_path / after).write_bytes(b"after")
+    in_memory.write(before, b"by another")
+    in_memory.refuse_writes_of = after
+    assert volume.save(0.0).names == (f"s3://bucket/{after}",)
+    assert in_memory.objects == {}
+    in_memory.refuse_writes_of = ""
+    assert not volume.save(0.0)
+    assert list(in_memory.objects) == [after]
+    assert [each.partition(" was written by another")[0] for each in said] == [f"s3://bucket/{before}"]
+
+
+def test_deletions_wait_while_the_store_refuses_uploads_and_are_named(in_memory: Store, tmp_path: Path) -> None:
+    in_memory.write("old", b"old")
+    volume = synchronized(in_memory, tmp_path, [])
+    (tmp_path / "old").unlink()
+    (tmp_path / "new").write_bytes(b"new")
+    in_memory.refuse_writes_of = "new"
+    assert volume.save(0.0) == Unsaved(("s3://bucket/new",), "denied", ("s3://bucket/old",))
+    assert list(in_memory.objects) == ["old"]
+
+
+@pytest.mark.parametrize(("has_read", "since"), [(True, "after this node had read it"), (False, "meanwhile")])
+def test_replaced_object_is_named_with_what_this_node_knew_of_it(
+    in_memory: Store, tmp_path: Path, has_read: bool, since: str
+) -> None:
+    if has_read:
+        in_memory.write("a", b"first")
+    said: list[str] = []
+    volume = synchronized(in_memory, tmp_path, said)
+    in_memory.write("a", b"of another")
+    (tmp_path / "a").write_bytes(b"of this node")
+    assert not volume.save(0.0)
+    assert [f"was written by another node or program {since}; the version" in each for each in said] == [True]
