@@ -5,9 +5,10 @@ from itertools import islice
 
 from skyward.errors import StorageError
 from skyward.storage.client import BucketClient
+from skyward.storage.listing import ObjectEntry, list_objects
 from skyward.storage.location import BucketLocation
 
-__all__ = ["delete"]
+__all__ = ["delete", "delete_below"]
 
 _BATCH = 1000
 _TOGETHER_WITHIN = 3.0
@@ -34,6 +35,32 @@ def delete(location: BucketLocation, keys: Iterable[str], *, client: BucketClien
         client.run(_delete(client, batch))
         count += len(batch)
     return count
+
+
+def delete_below(location: BucketLocation, *, client: BucketClient) -> int:
+    """Delete all objects below a location, also those that only mark a folder; return their number.
+
+    Raises:
+        StorageError: the store refuses. Some objects may have been deleted.
+    """
+    listed: dict[str, ObjectEntry] = {}
+
+    def keys() -> Iterator[str]:
+        for entry in list_objects(location, client=client):
+            listed[entry.key] = entry
+            yield entry.key
+
+    delete(location, keys(), client=client)
+    markers: list[ObjectEntry] = []
+    looks_like_objects = list(list_objects(location, client=client, on_marker=markers.append))
+    markers += looks_like_objects  # they are still there
+    client.run(_delete_markers(client, [(location.root + each.key).rstrip("/") for each in markers]))
+    return len(listed) - sum(listed.get(each.key) == each for each in markers) + len(markers)
+
+
+async def _delete_markers(client: BucketClient, keys: list[str]) -> None:
+    for key in keys:
+        await client.ask("delete", f"{key}/", lambda _, key=key: client.marker(key).delete_async(""))
 
 
 def _batches(keys: Iterable[str]) -> Iterator[list[str]]:

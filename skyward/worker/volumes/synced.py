@@ -17,12 +17,12 @@ from skyward.process.clock import clock
 from skyward.storage.deletion import delete
 from skyward.storage.failures import CHANGED, LASTING
 from skyward.storage.keys import key_problem
-from skyward.storage.listing import ObjectEntry, find, list_objects
+from skyward.storage.listing import ObjectEntry, find, list_objects, marker_text
 from skyward.storage.trees import upload_many
 from skyward.wire.protocol.volumes import NodeVolume
 from skyward.worker.volumes.copied import check_room
 from skyward.worker.volumes.fetched import FetchedVolume
-from skyward.worker.volumes.volume import AttachError, Fetcher, OnChange, Unsaved, check_names
+from skyward.worker.volumes.volume import AttachError, Fetcher, OnChange, Unsaved, check_names, listed_again
 
 __all__ = ["SyncedVolume"]
 
@@ -117,7 +117,7 @@ class SyncedVolume(FetchedVolume):
             AttachError: the store refuses, an object could not be fetched, or the disk has no room for it.
         """
         try:
-            entries = list(list_objects(self._location))
+            entries = list(list_objects(self._location, on_marker=self._name_marker))
             check_names(self._location, entries)
             size = sum(each.size for each in entries)
             check_room(self._folder, size)
@@ -132,11 +132,26 @@ class SyncedVolume(FetchedVolume):
         return path
 
     def _fetch(self, entries: list[ObjectEntry]) -> None:
-        self._fetcher.fetch(entries, self._folder, self._arrived)
-        self._update(files=self._state.files + len(entries))
-        for each in entries:
-            if (stat := _stat_of(self._folder / each.key)) is not None:
-                self._known[each.key] = _Known(stat, each.etag)
+        """Fetch objects; those that are changed meanwhile are fetched anew, and those that are deleted are left out."""
+        left, tries = {each.key: each for each in entries}, 0
+        while left:
+            before = {key: _stat_of(self._folder / key) for key in left}
+            tries += 1
+            missing, there = set[str](), dict[str, ObjectEntry]()
+            try:
+                self._fetcher.fetch(list(left.values()), self._folder, self._arrived)
+            except StorageError as error:
+                there = listed_again(self._location, error, tries)
+                missing = {key for key in left if _stat_of(self._folder / key) == before[key]}
+            for key in left.keys() - missing:
+                if (stat := _stat_of(self._folder / key)) is not None:
+                    self._known[key] = _Known(stat, left[key].etag)
+            self._update(files=self._state.files + len(left) - len(missing))
+            left = {key: there[key] for key in missing if key in there}
+
+    def _name_marker(self, marker: ObjectEntry) -> None:
+        if text := marker_text(self._location, marker):
+            self._say(text)
 
     def refresh(self) -> None:
         """Fetch what other nodes have written, except files that were changed here.

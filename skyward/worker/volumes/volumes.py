@@ -141,7 +141,9 @@ class Volumes:
         if not volume.read_only:
             raise AttachError(f"{problem}: use mode='sync' for a volume that tasks write to", is_final=True)
         return self._add(
-            CopiedVolume(volume, cache, fetcher, partial(self._show_copy, volume), self._changed, self.shared)
+            CopiedVolume(
+                volume, cache, fetcher, partial(self._show_copy, volume), self._changed, self.shared, self._say
+            )
         )
 
     def _mounted(self, volume: NodeVolume, index: int, cache: Path) -> AttachedVolume:

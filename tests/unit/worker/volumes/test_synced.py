@@ -18,6 +18,7 @@ from skyward.storage.listing import ObjectEntry
 from skyward.storage.location import BucketLocation
 from skyward.wire.protocol.volumes import NodeVolume
 from skyward.worker.volumes import synced
+from skyward.worker.volumes import volume as volume_module
 from skyward.worker.volumes.synced import SyncedVolume
 from skyward.worker.volumes.volume import AttachError, Unsaved
 
@@ -48,7 +49,9 @@ class Store:
 
     # The functions of the room of storage, and the source of objects.
 
-    def list_objects(self, _: BucketLocation) -> Iterator[ObjectEntry]:
+    def list_objects(
+        self, _: BucketLocation, *, on_marker: Callable[[ObjectEntry], object] | None = None
+    ) -> Iterator[ObjectEntry]:
         yield from [self.entry(key) for key in sorted(self.objects)]
 
     def find(self, _: BucketLocation, key: str) -> ObjectEntry | None:
@@ -99,6 +102,8 @@ def in_place(replace: Callable[[Any, str, Any], None]) -> Store:
     store = Store()
     for name in ("list_objects", "find", "upload_many", "delete"):
         replace(synced, name, getattr(store, name))
+    for name in ("list_objects", "find"):
+        replace(volume_module, name, getattr(store, name))
     return store
 
 
@@ -368,3 +373,60 @@ def test_replaced_object_is_named_with_what_this_node_knew_of_it(
     (tmp_path / "a").write_bytes(b"of this node")
     assert not volume.save(0.0)
     assert [f"was written by another node or program {since}; the version" in each for each in said] == [True]
+
+
+@pytest.mark.parametrize("changes", [3, 5])
+def test_object_that_is_changed_while_it_is_fetched_is_fetched_anew_a_few_times(
+    in_memory: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: int
+) -> None:
+    for key in ("busy", "gone", "rest"):
+        in_memory.write(key, b"first")
+    fetch, fetched = in_memory.fetch, list[str]()
+
+    def fetch_while_others_write(entries: Sequence[ObjectEntry], *given: Any) -> None:
+        entries = sorted(entries, key=lambda each: each.key, reverse=True)
+        for entry in entries:
+            if entry.key == "gone":
+                in_memory.objects.pop("gone")
+            if entry.key == "busy" and fetched.count("busy") < changes:
+                fetched.append("busy")
+                in_memory.write("busy", b"newer")
+                names = tuple({each.key for each in entries} & {"busy", "gone"})
+                raise StorageError("s3://bucket/busy was changed: start again.", code="PreconditionFailed", names=names)
+            if entry.key != "gone":
+                fetched.append(entry.key)
+                fetch([entry], *given)
+
+    monkeypatch.setattr(in_memory, "fetch", fetch_while_others_write)
+    if changes == 5:
+        with pytest.raises(
+            AttachError, match="^s3://bucket/busy was changed during each of 5 downloads: start the pool"
+        ):
+            synchronized(in_memory, tmp_path, [])
+        return
+    volume = synchronized(in_memory, tmp_path, [])
+    assert fetched == ["rest", "busy", "busy", "busy", "busy"]
+    assert (tmp_path / "busy").read_bytes() == b"newer"
+    assert volume.state.files == 2
+    assert not volume.save(0.0)
+    assert in_memory.objects.keys() == {"busy", "rest"}
+
+
+def test_object_that_is_changed_while_it_is_looked_for_replaces_no_newer_one(
+    in_memory: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_memory.write("a", b"1")
+    volume = synchronized(in_memory, tmp_path, [])
+    in_memory.write("a", b"2")
+    fetch = in_memory.fetch
+
+    def fetch_once_changed(entries: Sequence[ObjectEntry], *given: Any) -> None:
+        monkeypatch.setattr(in_memory, "fetch", fetch)
+        in_memory.write("a", b"3")
+        raise StorageError("changed", code="PreconditionFailed", names=("a",))
+
+    monkeypatch.setattr(in_memory, "fetch", fetch_once_changed)
+    volume.refresh()
+    assert (tmp_path / "a").read_bytes() == b"3"
+    assert not volume.save(0.0)
+    assert in_memory.objects["a"][0] == b"3"
