@@ -60,7 +60,11 @@ def delete_below(location: BucketLocation, *, client: BucketClient) -> int:
 
 async def _delete_markers(client: BucketClient, keys: list[str]) -> None:
     for key in keys:
-        await client.ask("delete", f"{key}/", lambda _, key=key: client.marker(key).delete_async(""))
+        await _delete_marker(client, key)
+
+
+async def _delete_marker(client: BucketClient, key: str) -> None:
+    await client.ask("delete", f"{key}/", lambda _: client.marker(key).delete_async(""))
 
 
 def _batches(keys: Iterable[str]) -> Iterator[list[str]]:

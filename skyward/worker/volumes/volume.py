@@ -135,8 +135,9 @@ def listed_again(location: BucketLocation, error: StorageError, tries: int) -> d
     if tries >= _TRIES:
         names = joined(map(location.address, error.names), _NAMED)
         raise StorageError(
-            f"{names} {'was' if len(error.names) == 1 else 'were'} changed during each of {_TRIES} downloads: start the "
-            "pool when nothing writes there, choose a prefix without what is written all the time, or use mode='mount'",
+            f"{names} {'was' if len(error.names) == 1 else 'were'} changed during each of {_TRIES} downloads: start "
+            "the pool when nothing writes there, choose a prefix without what is written all the time, or use "
+            "mode='mount'.",
             code=error.code,
             names=error.names,
         )
