@@ -43,11 +43,11 @@ def delete_below(location: BucketLocation, *, client: BucketClient) -> int:
     Raises:
         StorageError: the store refuses. Some objects may have been deleted.
     """
-    listed: dict[str, ObjectEntry] = {}
+    listed, marked = set[str](), set[str]()
 
     def keys() -> Iterator[str]:
-        for entry in list_objects(location, client=client):
-            listed[entry.key] = entry
+        for entry in list_objects(location, client=client, on_marker=lambda marker: marked.add(marker.key)):
+            listed.add(entry.key)
             yield entry.key
 
     delete(location, keys(), client=client)
@@ -55,7 +55,7 @@ def delete_below(location: BucketLocation, *, client: BucketClient) -> int:
     looks_like_objects = list(list_objects(location, client=client, on_marker=markers.append))
     markers += looks_like_objects  # they are still there
     client.run(_delete_markers(client, [(location.root + each.key).rstrip("/") for each in markers]))
-    return len(listed) - sum(listed.get(each.key) == each for each in markers) + len(markers)
+    return len(listed) + sum(each.key in marked or each.key not in listed for each in markers)
 
 
 async def _delete_markers(client: BucketClient, keys: list[str]) -> None:

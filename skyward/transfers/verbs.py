@@ -24,6 +24,8 @@ __all__ = ["download", "exists", "ls", "rm", "upload"]
 _LISTED_FIRST = 100_000
 """Objects that are listed before the first is downloaded, so that their total size is known."""
 
+_PACKAGE = str(Path(__file__).parents[1])
+
 _TRIES = 3
 """Downloads of an object that is changed meanwhile."""
 
@@ -140,7 +142,7 @@ def ls(location: BucketLocation, prefix: str) -> Iterator[ObjectEntry]:
 
 def _name_marker(location: BucketLocation, marker: ObjectEntry) -> None:
     if text := marker_text(location, marker):
-        warnings.warn(text, stacklevel=2)
+        warnings.warn(text, skip_file_prefixes=(_PACKAGE,))
 
 
 def exists(location: BucketLocation, key: str) -> bool:

@@ -15,7 +15,7 @@ from threading import Lock  # tasks may replace the attributes of the module
 from skyward.errors import CredentialsError, StorageError
 from skyward.process.clock import clock
 from skyward.storage.deletion import delete
-from skyward.storage.failures import CHANGED, LASTING
+from skyward.storage.failures import BAD_KEY, CHANGED, LASTING
 from skyward.storage.keys import key_problem
 from skyward.storage.listing import ObjectEntry, find, list_objects, marker_text
 from skyward.storage.trees import upload_many
@@ -201,7 +201,7 @@ class SyncedVolume(FetchedVolume):
                     self._count()
                     return left
                 self._update(detail=left.why)
-                lasts = error is None or isinstance(error, CredentialsError) or error.code in LASTING
+                lasts = error is None or isinstance(error, CredentialsError) or error.code in {*LASTING, BAD_KEY}
                 if lasts or clock.monotonic() - since > stalled:
                     return left
                 clock.sleep(_PAUSES[min(attempt, len(_PAUSES) - 1)])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from skyward.errors import StorageError
-from skyward.storage.failures import UNREACHABLE
+from skyward.storage.failures import BAD_KEY, UNREACHABLE
 from skyward.storage.listing import ObjectEntry
 from skyward.storage.location import BucketLocation
 from skyward.wire.protocol.volumes import NodeVolume
@@ -430,3 +430,20 @@ def test_object_that_is_changed_while_it_is_looked_for_replaces_no_newer_one(
     assert (tmp_path / "a").read_bytes() == b"3"
     assert not volume.save(0.0)
     assert in_memory.objects["a"][0] == b"3"
+
+
+def test_object_of_others_with_a_key_that_cannot_be_listed_is_not_waited_for(
+    in_memory: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    volume = synchronized(in_memory, tmp_path, [])
+    (tmp_path / "a").write_bytes(b"a")
+
+    def find(_: BucketLocation, key: str) -> None:
+        raise StorageError("The key of an object cannot be transferred.", code=BAD_KEY)
+
+    def sleep(_: float) -> None:
+        raise AssertionError("it waits")
+
+    monkeypatch.setattr(synced, "find", find)
+    monkeypatch.setattr(synced.clock, "sleep", sleep)
+    assert volume.save(60.0).names == ("s3://bucket/a",)
