@@ -5,7 +5,7 @@ from itertools import islice
 
 from skyward.errors import StorageError
 from skyward.storage.client import BucketClient
-from skyward.storage.listing import ObjectEntry, list_objects
+from skyward.storage.listing import ObjectEntry, find, list_objects
 from skyward.storage.location import BucketLocation
 
 __all__ = ["delete", "delete_below"]
@@ -52,8 +52,8 @@ def delete_below(location: BucketLocation, *, client: BucketClient) -> int:
 
     delete(location, keys(), client=client)
     markers: list[ObjectEntry] = []
-    looks_like_objects = list(list_objects(location, client=client, on_marker=markers.append))
-    markers += looks_like_objects  # they are still there
+    left = list(list_objects(location, client=client, on_marker=markers.append))
+    markers += [each for each in left if find(location, each.key, client=client) is None]  # the others are new
     client.run(_delete_markers(client, [(location.root + each.key).rstrip("/") for each in markers]))
     return len(listed) + sum(each.key in marked or each.key not in listed for each in markers)
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from skyward.errors import StorageError
+from skyward.process.clock import clock
 from skyward.storage.failures import BAD_KEY, UNREACHABLE
 from skyward.storage.listing import ObjectEntry
 from skyward.storage.location import BucketLocation
@@ -445,5 +446,5 @@ def test_object_of_others_with_a_key_that_cannot_be_listed_is_not_waited_for(
         raise AssertionError("it waits")
 
     monkeypatch.setattr(synced, "find", find)
-    monkeypatch.setattr(synced.clock, "sleep", sleep)
+    monkeypatch.setattr(clock, "sleep", sleep)
     assert volume.save(60.0).names == ("s3://bucket/a",)
