@@ -164,7 +164,7 @@ def _unsaved(work: Work, arrived: EncodedResult) -> VolumeError:
         f"has ended{_where(work)}, but {work.unsaved}.",
         arrived.decode,
         subject=f"{work.code.name}()",
-        fix="What it returned is in `error.value`. The next task of that node uploads the files again.",
+        fix="What it returned is in `error.value`.",
     )
 
 
