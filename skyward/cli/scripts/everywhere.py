@@ -39,16 +39,21 @@ def await_nodes(pool: "Compute", on: "On") -> None:
         time.sleep(_LOOK_EVERY)
 
 
-def tell_left_out(pool: "Compute", on: "On", ran: "Collection[int]", script: str) -> None:
-    """Say which nodes of a pool a script did not run on, if it was to run on all of them."""
+def tell_left_out(pool: "Compute", on: "On", ran: "Collection[int]", script: str, *, stays: bool) -> None:
+    """Say which nodes of a pool a script did not run on, if it was to run on all of them.
+
+    Args:
+        ran: ranks of the nodes that it ran on.
+        stays: whether the pool stays, so that it can run there later.
+    """
     if not (_is_everywhere(pool, on) and pool.is_open):
         return
     snapshot = pool.snapshot()
     active, starting = _nodes(snapshot, on)
     if left_out := sorted({*active, *starting} - {*ran}):
         were = "they were not ready" if len(left_out) > 1 else "it was not ready"
-        again = f"run it there with `--on {','.join(map(str, left_out))}`"
-        say(f"{script} did not run on {nodes_text(left_out)} of pool {pool.name!r}, since {were}: {again}.")
+        again = f": run it there with `--on {','.join(map(str, left_out))}`" if stays else ""
+        say(f"{script} did not run on {nodes_text(left_out)} of pool {pool.name!r}, since {were}{again}.")
     elif len({*ran}) < (least := _least(pool, snapshot, on)):
         say(f"{script} ran on {len({*ran})} of {count_text(least)} of pool {pool.name!r}: the others are not there.")
 

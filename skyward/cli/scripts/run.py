@@ -90,7 +90,7 @@ def run(
                         used = compute.open()
                     stack.callback(_close, compute, interrupts)
                 request, transfer = _prepared(local, asked, on, rest, shared=was_shared(used))
-                return stream(used, request, on, transfer, timeout=timeout)
+                return stream(used, request, on, transfer, timeout=timeout, stays=compute is None)
         except KeyboardInterrupt:
             return interrupts.status
 

@@ -48,10 +48,12 @@ def stream(
     transfer: FileTransfer,
     *,
     timeout: float | None = None,
+    stays: bool = True,
 ) -> int:
     """Run a script on nodes of a pool, write its output here, and return its exit status.
 
-    Of several nodes, it is the first status by rank that is not 0. Files come back in any case.
+    Of several nodes, it is the first status by rank that is not 0. Files come back in any case. `stays`: the pool
+    stays after the command.
 
     Raises:
         SpecError: `on` is no place in the pool.
@@ -70,7 +72,7 @@ def stream(
                 output.write(node, *piece)
         found = run.future.result()
         ends = found if isinstance(found, list) else [found]
-        tell_left_out(pool, on, run.nodes, request.words[0])
+        tell_left_out(pool, on, run.nodes, request.words[0], stays=stays)
     except TaskTimeoutError:
         ends = _stopped(runs)
         of = "" if timeout is None else f" of {timeout:g} s"
