@@ -51,6 +51,7 @@ class FakeRun:
         self.cost = 0.0011
         self.size = len(nodes)
         self.timed_out = self.stopped = 0
+        self.unsaved: list[tuple[int, str]] = []
         self._value = value
         self._stream = stream
         self._hold = hold
