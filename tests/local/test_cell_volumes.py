@@ -12,6 +12,7 @@ from tests.fakes.storage.proxy import xml_error
 from tests.notebook import Notebook, managed_pools, new_notebook
 from tests.object_store import Bucket, object_store
 from tests.tmux import terminal_in
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(300)]
 
@@ -123,6 +124,20 @@ def test_map_binds_its_lists(notebook: Notebook) -> None:
     ran = notebook(f"%%sky --map items\n{WRITE}tenfold = items * 10")
     assert isinstance(ran.error, sky.VolumeError)
     assert notebook["tenfold"] == [10, 20, 30]
+
+
+def test_other_runs_of_a_gang_go_on(notebook: Notebook, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    handle = notebook(
+        f"%%sky --gang 2 --noblock\nimport os, time\nnode = int(os.environ['SKYWARD_NODE'])\n"
+        f"if node == 0:\n    (sky.volume('/data') / 'new0.txt').write_text('text')\n"
+        f"while node == 1 and not os.path.exists({str(go)!r}):\n    time.sleep(0.01)\nover = node"
+    ).result
+    wait_for(lambda: handle.progress == (1, 2), "the end of the run on node 0")
+    go.touch()
+    ran = notebook("_.result()")
+    volume_error(ran.error)
+    assert sorted(notebook["over"]) == [0, 1]
 
 
 def test_background_cell_binds_its_variables(notebook: Notebook) -> None:

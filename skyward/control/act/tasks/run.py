@@ -161,6 +161,12 @@ class Run[T]:
         return [(work.nodes[-1], work.unsaved) for work in self._works() if work.unsaved and _has_state(work)]
 
     @property
+    def is_only_unsaved(self) -> bool:
+        """True if its tasks raised nothing, and failed only since files could not be uploaded to a volume."""
+        failed = [work for work in self._works() if _has_failed(work)]
+        return bool(failed) and all(work.unsaved and work.reason == work.unsaved for work in failed)
+
+    @property
     def timed_out(self) -> int:
         """Number of those that failed because they ran past their timeout."""
         return sum(isinstance(_error_of(work), TaskTimeoutError) for work in self._works())
