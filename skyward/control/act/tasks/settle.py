@@ -190,8 +190,7 @@ def unsaved_error(subject: str, where: str, unsaved: str, value: Callable[[], ob
         value: returns what the task returned.
         returned: a sentence on where to find that.
     """
-    fix = f"{returned} The next task of that node uploads the files again."
-    return VolumeError(f"has ended{where}, but {unsaved}.", value, subject=subject, fix=fix)
+    return VolumeError(f"has ended{where}, but {unsaved}.", value, subject=subject, fix=returned)
 
 
 def note_unsaved(error: BaseException, unsaved: str, where: str = "") -> None:

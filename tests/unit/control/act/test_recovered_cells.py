@@ -39,7 +39,7 @@ def test_files_that_could_not_be_uploaded_are_named_and_the_variables_kept() -> 
         with pytest.raises(sky.VolumeError, match="The cell has ended on node 0, but 1 file could not") as raised:
             ended.collect()
         assert raised.value.value == ended.variables() == {"x": 1}
-        assert "`.variables()` has its variables. The next task of that node uploads" in str(raised.value)
+        assert str(raised.value).endswith(" `.variables()` has its variables.")
     failed = outcome("raise KeyError('mine')", "1 file could not be uploaded: s3://b/a; refused")
     for _ in range(2):
         with pytest.raises(KeyError) as own:
