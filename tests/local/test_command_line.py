@@ -467,7 +467,7 @@ def test_nodes_of_a_killed_command_are_shown_as_gone(terminal: TmuxTerminal) -> 
     )
     for command, rest in (("exec run-slow", "-- true"), ("run", "--pool run-slow slow.py"), ("up run-slow", "")):
         refused = terminal.run(f"skyward {command} {rest}", to_files=True)
-        assert (refused.status, refused.errors) == (1, f"skyward {command.split()[0]}: {says}")
+        assert (refused.status, refused.errors) == (2, f"skyward {command.split()[0]}: {says}")
     assert terminal.run("skyward down run-slow -y", to_files=True).status == 0
     assert status_of(terminal) == []
 

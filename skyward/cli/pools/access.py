@@ -30,10 +30,10 @@ def refuse_ended(pool: "RecordedPool") -> None:
     """Refuse a pool whose nodes were processes on this computer, and have ended.
 
     Raises:
-        UsageError: they have.
+        SpecError: they have.
     """
     if pool.ended and not pool.owner:
-        raise UsageError(
+        raise SpecError(
             f"The nodes of pool {pool.name!r} have ended: `skyward down {pool.name} -y` clears it, and then "
             f"`skyward up {pool.name} --detach` opens it anew."
         )

@@ -20,7 +20,7 @@ from skyward.cli.terminal.answers import say, speaker
 from skyward.cli.terminal.interrupts import Interrupts, Signalled
 from skyward.cli.terminal.refusal import refusing
 from skyward.commands.table.pool_options import BUDGET
-from skyward.errors import SpecError
+from skyward.errors import SpecError, StorageError
 from skyward.files.transfer.choice import FileOptions
 from skyward.files.transfer.transfer import FetchedVersions, FileTransfer
 from skyward.worker.scripts.script import ScriptRequest
@@ -78,6 +78,7 @@ def run(
     def signalled() -> Signalled:
         return of_attached(name) if compute is None else of_own(compute)
 
+    status: int | None = None
     with Interrupts(speaker(), signalled) as interrupts:
         try:
             with ExitStack() as stack:
@@ -90,17 +91,22 @@ def run(
                         used = compute.open()
                     stack.callback(_close, compute, interrupts)
                 request, transfer = _prepared(local, asked, on, rest, shared=was_shared(used))
-                return stream(used, request, on, transfer, timeout=timeout, stays=compute is None)
+                status = stream(used, request, on, transfer, timeout=timeout, stays=compute is None)
+            return status
         except KeyboardInterrupt:
             return interrupts.status
+        except StorageError as error:
+            if status is None:
+                raise
+            say(str(error))  # of the close: the script had its status before
+            return status or 1
 
 
 def _is_left(name: str) -> bool:
     """Return whether there is a pool of that name to attach to; one of skyward.toml is opened otherwise.
 
     Raises:
-        SpecError: neither is there.
-        UsageError: it is, and its nodes have ended.
+        SpecError: neither is there, or its nodes have ended.
     """
     from skyward.config import load
     from skyward.pool.reaping.recorded_pools import recorded_pools

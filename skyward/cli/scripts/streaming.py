@@ -11,7 +11,7 @@ from skyward.cli.scripts.everywhere import tell_left_out
 from skyward.cli.scripts.writing import ScriptOutput
 from skyward.cli.terminal.answers import say
 from skyward.control.act.tasks.run import Run
-from skyward.errors import SkywardError, SpecError, TaskTimeoutError, UsageError
+from skyward.errors import SkywardError, SpecError, TaskTimeoutError, UsageError, VolumeError
 from skyward.files.transfer.transfer import FileTransfer
 from skyward.formatting import nodes_text
 from skyward.functions.decorator import function
@@ -52,8 +52,8 @@ def stream(
 ) -> int:
     """Run a script on nodes of a pool, write its output here, and return its exit status.
 
-    Of several nodes, it is the first status by rank that is not 0. Files come back in any case. `stays`: the pool
-    stays after the command.
+    Of several nodes, it is the first status by rank that is not 0. Files come back in any case. If files that it wrote
+    to a volume could not be uploaded, a status of 0 becomes 1. `stays`: the pool stays after the command.
 
     Raises:
         SpecError: `on` is no place in the pool.
@@ -79,6 +79,9 @@ def stream(
         raise TaskTimeoutError(f"{request.words[0]} ran past its timeout{of}, and was stopped.") from None
     except UsageError as error:  # there is no such place in the pool, and nothing has run
         raise SpecError(str(error)) from None
+    except VolumeError:  # of all nodes that failed: the script has ended
+        ends = _stopped(runs)
+        return _status(ends, request.words[0]) or 1
     except SkywardError as error:  # the node was lost, the budget is spent: the texts name the function of the task
         ends = _stopped(runs)
         say(str(error).replace(f"{run_script.__name__}()", request.words[0]))
@@ -88,6 +91,8 @@ def stream(
         raise
     finally:
         output.finish()
+        for node, unsaved in (each for run in runs for each in run.unsaved):
+            say(f"{request.words[0]} has ended on node {node}, but {unsaved}.")
         transfer.write_results(ends)
     return _status(ends, request.words[0])
 
