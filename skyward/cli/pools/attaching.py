@@ -145,10 +145,9 @@ def _leave_open() -> None:
         if not pool.is_open:  # it was closed: the budget is spent, or another process asked for it
             pool.close()
             continue
-        lease = pool.snapshot().lease
         try:
             if pool.leave():
-                _tell_lease(pool, lease)
+                _tell_lease(pool)
                 continue
             why = "it has no nodes any more"
         except UsageError as error:
@@ -158,11 +157,12 @@ def _leave_open() -> None:
     atexit.unregister(_leave_open)
 
 
-def _tell_lease(pool: "Compute", before: float) -> None:
+def _tell_lease(pool: "Compute") -> None:
     from skyward.formatting import duration_text, money_text
 
     snapshot = pool.snapshot()
-    if snapshot.lease < before and snapshot.budget is not None:
+    asked = max(spec.ttl for specs in pool.groups.values() for spec in specs)
+    if snapshot.lease < asked and snapshot.budget is not None:
         say(
             f"pool {pool.name!r} is left for {duration_text(snapshot.lease)}: the rest of its budget of "
             f"{money_text(snapshot.budget)} covers no more."
