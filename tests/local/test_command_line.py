@@ -390,7 +390,7 @@ def test_command_waits_until_a_pool_is_free(terminal: TmuxTerminal) -> None:
     terminal.shows("working")
     with terminal_in(folder_beside(terminal), SKYWARD_DATA_DIR=str(terminal.folder / "data")) as other:
         refused = other.run("skyward exec kept -- echo free", to_files=True)
-        assert refused.status == 1
+        assert refused.status == 2
         assert re.search(
             r"^skyward exec: Pool 'kept' is used by process \d+ on \S+ \(`skyward run --pool kept waiting\.py`, "
             r"since [\d:]+\), and by one process at a time: give --wait to wait until it is free\.$",
@@ -481,7 +481,7 @@ def test_pool_in_the_foreground_is_shown_and_given_back(terminal: TmuxTerminal) 
         assert refused.status == 1
         assert "which still runs: close it there, or give --force to ask that process." in refused.errors
         refused = other.run("skyward exec shown -- true", to_files=True)
-        assert (refused.status, "is used by process" in refused.errors) == (1, True)
+        assert (refused.status, "is used by process" in refused.errors) == (2, True)
         for command in ("logs shown --node 1", "ssh shown"):
             refused = other.run(f"skyward {command}", to_files=True)
             assert refused.status == 1
@@ -507,8 +507,47 @@ def test_owner_closes_its_pool_when_it_is_asked(terminal: TmuxTerminal) -> None:
         down = other.run("skyward down asked --force -y", to_files=True)
         assert down.status == 0
         assert re.fullmatch(r"asked: closed by process \d+ on \S+\n", down.text)
+        assert re.search(r"waiting for process \d+ on \S+ to close pool 'asked'\.$", down.errors.strip())
     assert started.ended().status == 0
     terminal.shows("closing: another process of this user asked for it.")
+
+
+def test_owner_that_is_suspended_is_named(terminal: TmuxTerminal) -> None:
+    """Regression: the command waited for 2 minutes, and said nothing."""
+    terminal.start("skyward up named")
+    terminal.shows("Pool named: 1 node active")
+    with terminal_in(folder_beside(terminal), SKYWARD_DATA_DIR=str(terminal.folder / "data")) as other:
+        (pool,) = status_of(other, "named")
+        owner = psutil.Process(int(str(pool["pid"])))
+        owner.suspend()
+        down = other.run("skyward down named --force -y", to_files=True)
+        assert (down.status, down.text) == (1, "")
+        assert re.search(
+            rf"process {owner.pid} on \S+ has not answered within 10 s\. If it is suspended, `kill -CONT {owner.pid}` lets "
+            rf"it go on; `kill -9 {owner.pid}` ends it, and then `skyward down named` terminates the machines\.$",
+            down.errors.strip(),
+        )
+        owner.kill()
+        wait_for(lambda: other.run("skyward down named -y", to_files=True).status == 0, "the end of its machines")
+
+
+@pytest.mark.parametrize("stays", [False, True], ids=["own", "left"])
+def test_script_whose_pool_another_process_closes_fails(terminal: TmuxTerminal, stays: bool) -> None:
+    """Regression: it was said to be a wrong command, with status 2."""
+    if stays:
+        assert terminal.run("skyward up named --detach", to_files=True).status == 0
+    started = terminal.start(f"skyward run {script(terminal, 'slow.py', SLOW)} --pool named", to_files=True)
+    out = started.path("out")
+    wait_for(lambda: out.exists() and out.read_text() == "working\n", "the output of the script")
+    with terminal_in(folder_beside(terminal), SKYWARD_DATA_DIR=str(terminal.folder / "data")) as other:
+        assert other.run("skyward down named --force -y", to_files=True).status == 0
+    done = started.ended()
+    assert (done.status, done.text.startswith("working\n")) == (1, True)
+    assert (
+        "skyward run: pool 'named' was closed by another process, as by `skyward down --force`, and slow.py was stopped."
+        in done.errors
+    )
+    assert "send it again" not in done.errors
 
 
 def test_owner_that_is_killed_is_gone(terminal: TmuxTerminal) -> None:
@@ -545,7 +584,7 @@ def test_pool_with_unfinished_tasks_is_not_attached_to_in_passing(terminal: Tmux
     )
     assert terminal.run(f"{sys.executable} {write}", to_files=True).status == 0
     refused = terminal.run("skyward exec busy -- true", to_files=True)
-    assert refused.status == 1
+    assert refused.status == 2
     assert "Pool 'busy' may have tasks of its former process, whose results this command would lose" in refused.errors
     (terminal.folder / "go").touch()
     code = "import skyward as sky; pool = sky.attach('busy'); print(pool.recovered[0].result()); pool.close()"

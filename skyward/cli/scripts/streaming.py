@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from skyward.cli.scripts.writing import ScriptOutput
 from skyward.cli.terminal.answers import say
 from skyward.control.act.tasks.run import Run
-from skyward.errors import SkywardError, SpecError, TaskTimeoutError, UsageError
+from skyward.errors import PoolClosedError, SkywardError, SpecError, TaskTimeoutError, UsageError
 from skyward.files.transfer.transfer import FileTransfer
 from skyward.formatting import nodes_text
 from skyward.functions.decorator import function
@@ -73,6 +73,12 @@ def stream(
         ends = _stopped(runs)
         of = "" if timeout is None else f" of {timeout:g} s"
         raise TaskTimeoutError(f"{request.words[0]} ran past its timeout{of}, and was stopped.") from None
+    except PoolClosedError:
+        say(
+            f"pool {pool.name!r} was closed by another process, as by `skyward down --force`, and {request.words[0]} was "
+            "stopped."
+        )
+        return 1
     except UsageError as error:  # there is no such place in the pool, and nothing has run
         raise SpecError(str(error)) from None
     except SkywardError as error:  # the node was lost, the budget is spent: the texts name the function of the task

@@ -48,7 +48,7 @@ from skyward.events.decisions import DecisionEvent
 from skyward.formatting import joined
 from skyward.journal import ClusterEntry, PoolRecord, SizeEntry, UpdateEntry, nodes_of
 from skyward.journal.costs import summed
-from skyward.journal.requests import is_requested, withdraw_request
+from skyward.journal.requests import heed_request, is_requested, withdraw_request
 from skyward.process.background_tasks import BackgroundTasks
 from skyward.process.lifespan import Lifespan, Say
 from skyward.providers.protocol import acts_on
@@ -486,6 +486,7 @@ class Pool:
         """Close the pool when another process of this user asks for it: `skyward down --force`."""
         while not is_requested(self._record.id):  # noqa: ASYNC110 - another process sets it
             await asyncio.sleep(_HEED_EVERY)
+        heed_request(self._record.id)
         self.note("closing: another process of this user asked for it.")
         self._closing_on_request = asyncio.get_running_loop().create_task(self._close_on_request())
 
