@@ -56,11 +56,14 @@ while pool.snapshot().lease >= 500:
     time.sleep(0.01)
 os._exit(7)
 """
-LIMITED = LEAVES.replace("OPTIONS", "ttl=600, budget=0.16").replace("assert pool.leave()", """
+LIMITED = LEAVES.replace("OPTIONS", "ttl=600, budget=0.16").replace(
+    "assert pool.leave()",
+    """
 from skyward.pool.compute import limit_leases
 limit_leases(pool)
 # ends
-""")
+""",
+)
 INTERRUPTED = """
 import os, signal, sys
 import skyward as sky

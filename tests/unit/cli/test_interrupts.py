@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from subprocess import PIPE
 
 import pytest
 
@@ -26,7 +25,7 @@ with Interrupts("test", lambda: Signalled("stopping", "closing", "ends it", "lef
 
 def command(within: float, first: str, second: str) -> tuple[int, str, str]:
     words = [sys.executable, "-c", COMMAND, str(within), first, second]
-    done = subprocess.run(words, stdout=PIPE, stderr=PIPE, text=True, check=False, timeout=60)
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
     return done.returncode, done.stdout, done.stderr
 
 
