@@ -383,6 +383,45 @@ def test_commands_that_are_refused_fail_or_are_interrupted_leave_the_pool(termin
     assert (pool["state"], len(pool["machines"])) == ("left", 1)  # type: ignore[arg-type]
 
 
+SAVING = """
+import os, time
+print("working", flush=True)
+try:
+    time.sleep(1000)
+except KeyboardInterrupt:
+    print("stopped", flush=True)
+    while not os.path.exists("go"):
+        time.sleep(0.01)
+    print("saved", flush=True)
+"""
+
+
+def test_second_ctrl_c_on_a_pool_that_stays_says_what_becomes_of_the_script(terminal: TmuxTerminal) -> None:
+    """Regression: it said that the script goes on, which was killed; what the script printed then was in no log."""
+    assert terminal.run("skyward up kept --detach", to_files=True).status == 0
+    started = terminal.start(f"skyward run --pool kept {script(terminal, 'saving.py', SAVING)}")
+    terminal.shows("working")
+    terminal.press("C-c")
+    terminal.shows("\nstopped")
+
+    def pressed_again() -> bool:  # at once, it is the same request
+        terminal.press("C-c")
+        return "what this command runs there is being stopped: it is killed within 10 s" in terminal.screen
+
+    wait_for(pressed_again, "the end of the command")
+    (terminal.folder / "go").touch()
+    assert started.ended().status == 130
+    logs = [sys.executable, "-m", "skyward", "logs", "kept"]
+    env = {**os.environ, "SKYWARD_DATA_DIR": str(terminal.folder / "data")}
+    printed = ["[node 0] working", "[node 0] stopped", "[node 0] saved"]
+
+    def lines() -> list[str]:
+        done = subprocess.run(logs, env=env, capture_output=True, text=True, check=True, timeout=60)
+        return [line for line in done.stdout.splitlines() if line in printed]
+
+    wait_for(lambda: lines() == printed, "what the script printed at its end")
+
+
 def test_command_waits_until_a_pool_is_free(terminal: TmuxTerminal) -> None:
     assert terminal.run("skyward up kept --detach", to_files=True).status == 0
     waiting = "import os, time\nprint('working', flush=True)\nwhile not os.path.exists('go'): time.sleep(0.01)\n"
@@ -523,8 +562,8 @@ def test_owner_that_is_suspended_is_named(terminal: TmuxTerminal) -> None:
         down = other.run("skyward down named --force -y", to_files=True)
         assert (down.status, down.text) == (1, "")
         assert re.search(
-            rf"process {owner.pid} on \S+ has not answered within 10 s\. If it is suspended, `kill -CONT {owner.pid}` lets "
-            rf"it go on; `kill -9 {owner.pid}` ends it, and then `skyward down named` terminates the machines\.$",
+            rf"process {owner.pid} on \S+ has not answered within 10 s\. If it is suspended, `kill -CONT {owner.pid}` "
+            rf"lets it go on; `kill -9 {owner.pid}` ends it, and then `skyward down named` terminates the machines\.$",
             down.errors.strip(),
         )
         owner.kill()
@@ -544,8 +583,8 @@ def test_script_whose_pool_another_process_closes_fails(terminal: TmuxTerminal, 
     done = started.ended()
     assert (done.status, done.text.startswith("working\n")) == (1, True)
     assert (
-        "skyward run: pool 'named' was closed by another process, as by `skyward down --force`, and slow.py was stopped."
-        in done.errors
+        "skyward run: pool 'named' was closed by another process, as by `skyward down --force`, and slow.py was "
+        "stopped.\n" in done.errors
     )
     assert "send it again" not in done.errors
 

@@ -40,8 +40,8 @@ def of_attached(name: str) -> Signalled:
         f"leaving pool {name!r}",
         "ends this command at once, while its work is being stopped there",
         f"pool {name!r} is left to its lease, and what this command runs there is being stopped: it is killed within "
-        f"{GRACE:g} s of the first signal. `skyward logs {name}` shows what it prints until then. `sky.attach({name!r})` "
-        f"takes the pool over, and `skyward down {name}` terminates the nodes.",
+        f"{GRACE:g} s of the first signal. `skyward logs {name}` shows what it prints until then. "
+        f"`sky.attach({name!r})` takes the pool over, and `skyward down {name}` terminates the nodes.",
     )
 
 

@@ -75,8 +75,8 @@ def stream(
         raise TaskTimeoutError(f"{request.words[0]} ran past its timeout{of}, and was stopped.") from None
     except PoolClosedError:
         say(
-            f"pool {pool.name!r} was closed by another process, as by `skyward down --force`, and {request.words[0]} was "
-            "stopped."
+            f"pool {pool.name!r} was closed by another process, as by `skyward down --force`, and {request.words[0]} "
+            "was stopped."
         )
         return 1
     except UsageError as error:  # there is no such place in the pool, and nothing has run

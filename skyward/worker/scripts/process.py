@@ -6,7 +6,7 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from threading import Thread  # tasks may replace the attributes of the module
 
@@ -96,15 +96,22 @@ class ScriptProcess:
         """Let the next `read` return a piece again."""
         self._left.insert(0, piece)
 
-    def stop(self) -> None:
-        """Stop the script with SIGINT, later SIGTERM and SIGKILL, and send what it writes as output of the task."""
+    def stop(self, log: Callable[[bytes], object]) -> None:
+        """Stop the script with SIGINT, later SIGTERM and SIGKILL, and send what it writes as output of the task.
+
+        Args:
+            log: called with what it writes, except for what `unread` has given back.
+        """
         since = clock.monotonic()
         signals = [(_KILLED_AT, signal.SIGKILL), (_TERMINATED_AT, signal.SIGTERM), (0.0, signal.SIGINT)]
         while not self.has_ended:
             try:
                 if signals and clock.monotonic() - since >= signals[-1][0]:
                     self._signal(signals.pop()[1])
+                is_new = not self._left
                 if (piece := self.read()) is not None:
+                    if is_new and piece[1]:
+                        log(piece[1])
                     _send(*piece)
             except Interrupted:  # a further one, for the same reason
                 continue

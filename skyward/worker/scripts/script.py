@@ -91,9 +91,9 @@ def run_script(request: ScriptRequest) -> Generator[OutputPiece, None, ScriptEnd
             try:
                 with ScriptLog(request.words[0]) as log:
                     yield from _output(process, task, log)
-                stopped = not process.has_ended
-                if stopped:
-                    process.stop()
+                    stopped = not process.has_ended
+                    if stopped:
+                        process.stop(log.write)
             finally:
                 process.close()
         end = ScriptEnd(node, process.status, files.collect({}))
@@ -109,11 +109,12 @@ def _output(process: ScriptProcess, task: TaskContext | None, log: ScriptLog) ->
     """Yield the output of a script until it ends, or the task is stopped."""
     try:
         while (piece := process.read()) is not None:
+            if piece[1]:
+                log.write(piece[1])
             if task is not None and task.is_stopped:
                 process.unread(piece)
                 return
             if piece[1]:
-                log.write(piece[1])
                 try:
                     yield piece
                 except Interrupted:  # where the task waited for room: the piece was not sent

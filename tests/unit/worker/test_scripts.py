@@ -75,7 +75,7 @@ def test_stopped_script_gets_the_usual_interrupt_first() -> None:
     piece = process.read()
     while piece is not None and not piece[1]:
         piece = process.read()
-    process.stop()
+    process.stop(lambda data: None)
     process.close()
     assert (process.has_ended, process.status) == (True, 7)
 
