@@ -69,15 +69,20 @@ def test_program_that_is_not_there_is_an_error_of_the_system() -> None:
 
 def test_stopped_script_gets_the_usual_interrupt_first() -> None:
     source = (
-        "import time\ntry:\n    print('up', flush=True); time.sleep(1000)\nexcept KeyboardInterrupt:\n    exit(7)\n"
+        "import time\ntry:\n    print('up', flush=True); time.sleep(1000)\n"
+        "except KeyboardInterrupt:\n    print('saved'); exit(7)\n"
     )
     process = ScriptProcess([sys.executable, "-c", source], dict(os.environ))
     piece = process.read()
     while piece is not None and not piece[1]:
         piece = process.read()
-    process.stop(lambda data: None)
+    assert piece is not None
+    process.unread(piece)
+    logged: list[bytes] = []
+    process.stop(logged.append)
     process.close()
     assert (process.has_ended, process.status) == (True, 7)
+    assert b"".join(logged) == b"saved\n", "what was read before is logged already"
 
 
 def test_log_has_no_arguments_and_is_private(own: Path) -> None:
