@@ -117,7 +117,7 @@ def _rclone_down(bench: _Bench, target: Path) -> None:
 
 def _copy(bench: _Bench) -> float:
     volume, cache = bench.volume(read_only=True), emptied(bench.folder / "cache")
-    copied = CopiedVolume(volume, cache, StoreFetcher(volume.location), _as_it_is, _nothing, SharedFiles())
+    copied = CopiedVolume(volume, cache, StoreFetcher(volume.location), _as_it_is, _nothing, SharedFiles(), print)
     seconds = timed(copied.attach)
     copied.detach()
     return seconds

@@ -293,7 +293,8 @@ class VolumeError(TaskError):
     """The task has ended, but files that it wrote to a volume could not be uploaded.
 
     Attributes:
-        value: the value that the task returned; None if it returned none.
+        value: the value that the task returned; None if it returned none. For a cell, the value of its last
+            expression.
 
     Example:
         try:

@@ -2,6 +2,7 @@
 
 import contextlib
 import re
+import warnings
 from typing import TYPE_CHECKING
 
 from skyward.cli.terminal.answers import ask, say, write_json, write_lines, write_table
@@ -59,8 +60,8 @@ def get(*, place: str, path: str | None = None) -> int:
 def remove(*, place: str, recursive: bool = False, yes: bool = False) -> int:
     """Delete an object, or all below a key."""
     with _located(place) as (storage, bucket, key):
-        if not key and not recursive:
-            raise SpecError(f"{place} names no object: give its key, or --recursive for all objects of the bucket.")
+        if not key.strip("/"):
+            raise SpecError(f"{place} names no object: give its key, since the whole bucket is too easily meant.")
         what = f"all objects below {place}" if recursive else place
         if not ask(f"Delete {what}?", yes=yes):
             say("nothing was deleted.")
@@ -102,13 +103,32 @@ def _located(place: str) -> "Iterator[tuple[Storage, str, str]]":
         case _:
             storage = load().storage(found["storage"])
     try:
-        yield storage, found["bucket"], found["key"] or ""
-    except (CredentialsError, StorageError) as error:
-        is_elsewhere = isinstance(error, CredentialsError) or error.code == NO_BUCKET
-        if found["storage"] or not is_elsewhere or not (names := load().storages):
-            raise
-        others = " or ".join(f"{name}://{place}" for name in names)
-        raise StorageError(
-            f"{error} A place without the name of a storage is at AWS: write {others} for a table of skyward.toml.",
-            code=getattr(error, "code", ""),
-        ) from None
+        with warnings.catch_warnings(record=True, action="always", category=UserWarning) as left_out:
+            yield storage, found["bucket"], found["key"] or ""
+        for each in left_out:
+            say(_as_typed(str(each.message), found))
+    except StorageError as error:
+        text = _as_typed(str(error), found)
+        if error.code == NO_BUCKET:
+            text += _with_storage(place, found)
+        raise StorageError(text, code=error.code, names=error.names) from None
+    except CredentialsError as error:
+        raise CredentialsError(f"{error}{_with_storage(place, found)}") from None
+
+
+def _as_typed(text: str, found: re.Match[str]) -> str:
+    """Return a sentence with the storage of the place as it was typed, and with the option in place of the argument."""
+    bucket = found["bucket"]
+    return text.replace(f"s3://{bucket}", f"{found['storage'] or 's3'}://{bucket}").replace(
+        "write recursive=True for", "give -r for"
+    )
+
+
+def _with_storage(place: str, found: re.Match[str]) -> str:
+    """Return how to write a place whose storage is not named, if skyward.toml has storages; else ""."""
+    from skyward.config import load
+
+    if found["storage"] or not (names := load().storages):
+        return ""
+    others = " or ".join(f"{name}://{place}" for name in names)
+    return f" A place without the name of a storage is at AWS: write {others} for a table of skyward.toml."

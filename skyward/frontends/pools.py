@@ -1,6 +1,7 @@
 """Open pools, and those that other processes left. Import it in functions only: it loads the whole control plane."""
 
 from skyward.control.act.tasks.run import Run, TaskOutcome, release_kept, stop_overdue
+from skyward.control.act.tasks.settle import note_unsaved, unsaved_error
 from skyward.control.observe.snapshot import KeptView, PoolSnapshot
 from skyward.link.ssh.openssh import login
 from skyward.pool.account.clouds import pool_fields
@@ -34,6 +35,7 @@ __all__ = [
     "examine_computer",
     "login",
     "nodes_with",
+    "note_unsaved",
     "notes_on",
     "orphans",
     "pool_fields",
@@ -45,5 +47,6 @@ __all__ = [
     "stop_overdue",
     "survey_offers",
     "sweep",
+    "unsaved_error",
     "when_closed",
 ]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from skyward import events
 from skyward.formatting import duration_text, money_text
 from skyward.reporting.event_text import SHOWN, line_of
+from skyward.reporting.latest_cell import follow_cells, latest_cell, notebook_shell
 from skyward.reporting.screen import Screen, is_terminal, notify, screen
 
 if TYPE_CHECKING:
@@ -62,16 +63,10 @@ def style_of(option: "bool | Option") -> Style:
             return "none"
         case "minimal":
             return "minimal"
-        case True if _in_notebook():
+        case True if notebook_shell() is not None:
             return "notebook"
         case _:
             return "rich" if is_terminal(sys.stderr) else "minimal"
-
-
-def _in_notebook() -> bool:
-    loaded = sys.modules.get("IPython")
-    shell = None if loaded is None else loaded.get_ipython()
-    return getattr(shell, "kernel", None) is not None
 
 
 class PoolConsole:
@@ -104,11 +99,12 @@ class PoolConsole:
         self._lock = threading.Lock()
         self._ended = False
         self._context = copy_context()
+        follow_cells()
         self._phases: dict[int, tuple[str, float]] = {}
         self._opened = False
 
     def show_here(self) -> None:
-        """Show further lines in the caller's cell of a notebook, which is at first that of the opener."""
+        """Show further lines in the caller's context, which is at first that of the opener; see `latest_cell`."""
         self._context = copy_context()
 
     def attach(self, bus: "EventBus") -> None:
@@ -134,7 +130,7 @@ class PoolConsole:
                 return
         line = line_of(event)
         text = line.text if isinstance(event, events.PoolNote) else f"Pool {event.pool!r}: {line.text}"
-        self._context.copy().run(notify, text)
+        latest_cell(self._context).run(notify, text)
 
     def _show(self, event: events.BaseEvent) -> None:
         """Write a line about an event, if it is important enough."""
@@ -156,8 +152,7 @@ class PoolConsole:
             if line.level < logging.WARNING and not isinstance(event, events.PoolNote):
                 return
         prefix = "" if isinstance(event, events.PoolNote) else f"skyward: pool {event.pool!r}: "
-        # A context cannot be entered concurrently. It decides in which cell a notebook shows the line.
-        self._context.copy().run(self._write, f"{prefix}{_MARK.get(line.level, '')}{line.text}\n")
+        latest_cell(self._context).run(self._write, f"{prefix}{_MARK.get(line.level, '')}{line.text}\n")
 
     # The status line.
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from skyward.events.output import StreamName
 from skyward.reporting.interleave import LabelledLines, Source
+from skyward.reporting.latest_cell import latest_cell
 from skyward.reporting.screen import is_notebook, screen
 
 __all__ = ["ConsoleSink", "live_columns"]
@@ -20,11 +21,13 @@ _NOTEBOOK = 120
 class ConsoleSink:
     """Sink that writes to `sys.stdout` and `sys.stderr` in the context of its creation, so in that cell of a notebook.
 
-    With `label`, every line is labelled with its node.
+    With `label`, every line is labelled with its node. With `of_pool`, the output belongs to no task, and goes to the
+    latest cell.
     """
 
-    def __init__(self, *, label: bool = False) -> None:
+    def __init__(self, *, label: bool = False, of_pool: bool = False) -> None:
         self._context: Context = copy_context()
+        self._is_of_pool = of_pool
         self._lines = LabelledLines(time.monotonic) if label else None
         self._lock = Lock()
 
@@ -65,7 +68,8 @@ class ConsoleSink:
 
     def _run(self, write: Any) -> None:
         # A context cannot be entered concurrently, and two threads may write.
-        self._context.copy().run(write)
+        context = latest_cell(self._context) if self._is_of_pool else self._context.copy()
+        context.run(write)
 
 
 def live_columns(stream: StreamName) -> int:

@@ -130,12 +130,17 @@ class Spec(Value):
         number(self.warm, "warm", zero=True, most=limits.WARM)
         self._set(
             nodes=Nodes.of(self.nodes),
-            volumes=listed(self.volumes, "volumes", "sky.Volume('bucket', '/data')", Volume),
+            volumes=listed(self.volumes, "volumes", "sky.Volume('bucket', '/data')", (Volume, str)),
             plugins=ordered(listed(self.plugins, "plugins", "sky.plugins.torch()")),
             resources=resource_map(self.resources, zeros=True),
             capabilities=capability_set(self.capabilities),
         )
         for volume in self.volumes:
+            if isinstance(volume, str):
+                raise SpecError(
+                    f"volumes takes values of sky.Volume, and text only in skyward.toml and --volume: write "
+                    f"volumes=[sky.Volume.parse({volume!r})]."
+                )
             of_type(volume, "volumes", Volume, "volumes=[sky.Volume('bucket', '/data')]")
         check_mounts(self.volumes)
         self._set(volumes=tuple(sorted(self.volumes, key=lambda volume: volume.mount)))  # their order means nothing

@@ -230,7 +230,7 @@ class Storage(Value):
         """Delete an object, or with `recursive` all objects below a key. Return the number of objects.
 
         Raises:
-            StorageError: there is no such object, or the store refuses or does not answer.
+            StorageError: there is nothing to delete, or the store refuses or does not answer.
             CredentialsError: no credentials were found.
         """
         from skyward.transfers.verbs import rm

@@ -88,7 +88,7 @@ class Volume(Value):
 
     def __str__(self) -> str:
         scheme = self.storage if isinstance(self.storage, str) else "s3"
-        words = ["" if self.read_only else ":rw", "" if self.mode == "auto" else f":{self.mode}"]
+        words = ["" if self.read_only or self.mode == "sync" else ":rw", "" if self.mode == "auto" else f":{self.mode}"]
         prefix = f"/{self.prefix}" if self.prefix else ""
         return f"{scheme}://{self.bucket}{prefix}:{self.mount}{''.join(words)}"
 

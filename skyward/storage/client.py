@@ -10,6 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import quote
 
 from skyward.errors import StorageError
 from skyward.process.background import new_event_loop
@@ -191,6 +192,14 @@ class BucketClient:
             found = self._stores[kind] = _store(self.location, self.region, patience, self.deletes_together)
         return found
 
+    def marker(self, key: str) -> "S3Store":
+        """Return a client of obstore whose object "" is that of a key with a slash after it, which others cannot have.
+
+        Args:
+            key: the whole key, without the slash.
+        """
+        return _store(self.location, self.region, self._patience, False, marker=key)
+
     @property
     def has_answered(self) -> bool:
         """True if the store has answered a request."""
@@ -254,7 +263,9 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
     loop.close()
 
 
-def _store(location: BucketLocation, region: str, patience: float, deletes_together: bool) -> "S3Store":
+def _store(
+    location: BucketLocation, region: str, patience: float, deletes_together: bool, *, marker: str = ""
+) -> "S3Store":
     try:
         from obstore.store import S3Store  # slow to load
     except ImportError:
@@ -284,10 +295,12 @@ def _store(location: BucketLocation, region: str, patience: float, deletes_toget
         given["credential_provider"] = lambda: credentials
     if location.endpoint:
         given["endpoint"] = location.endpoint_for_bucket
+    if marker:
+        given["endpoint"] = f"{location.address_for_requests(region)}/{quote(marker)}"
     return S3Store(
         location.bucket,
         region=region,
-        virtual_hosted_style_request=not location.uses_path,
+        virtual_hosted_style_request=bool(marker) or not location.uses_path,
         disable_bulk_delete=not deletes_together,
         client_options=options,
         retry_config={

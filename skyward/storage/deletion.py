@@ -5,9 +5,10 @@ from itertools import islice
 
 from skyward.errors import StorageError
 from skyward.storage.client import BucketClient
+from skyward.storage.listing import ObjectEntry, find, list_objects
 from skyward.storage.location import BucketLocation
 
-__all__ = ["delete"]
+__all__ = ["delete", "delete_below"]
 
 _BATCH = 1000
 _TOGETHER_WITHIN = 3.0
@@ -34,6 +35,36 @@ def delete(location: BucketLocation, keys: Iterable[str], *, client: BucketClien
         client.run(_delete(client, batch))
         count += len(batch)
     return count
+
+
+def delete_below(location: BucketLocation, *, client: BucketClient) -> int:
+    """Delete all objects below a location, also those that only mark a folder; return their number.
+
+    Raises:
+        StorageError: the store refuses. Some objects may have been deleted.
+    """
+    listed, marked = set[str](), set[str]()
+
+    def keys() -> Iterator[str]:
+        for entry in list_objects(location, client=client, on_marker=lambda marker: marked.add(marker.key)):
+            listed.add(entry.key)
+            yield entry.key
+
+    delete(location, keys(), client=client)
+    markers: list[ObjectEntry] = []
+    left = list(list_objects(location, client=client, on_marker=markers.append))
+    markers += [each for each in left if find(location, each.key, client=client) is None]  # the others are new
+    client.run(_delete_markers(client, [(location.root + each.key).rstrip("/") for each in markers]))
+    return len(listed) + sum(each.key in marked or each.key not in listed for each in markers)
+
+
+async def _delete_markers(client: BucketClient, keys: list[str]) -> None:
+    for key in keys:
+        await _delete_marker(client, key)
+
+
+async def _delete_marker(client: BucketClient, key: str) -> None:
+    await client.ask("delete", f"{key}/", lambda _: client.marker(key).delete_async(""))
 
 
 def _batches(keys: Iterable[str]) -> Iterator[list[str]]:

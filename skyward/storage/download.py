@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from skyward.errors import StorageError
 from skyward.storage.client import BucketClient
-from skyward.storage.failures import CHANGED, OF_STORE, Refusal
+from skyward.storage.failures import CHANGED, NO_KEY, OF_STORE, Refusal
 from skyward.storage.jobs import WORKERS, ByteProgress, TransferJob, run_jobs
 from skyward.storage.listing import ObjectEntry, head
 from skyward.storage.location import BucketLocation, printable
@@ -197,6 +197,13 @@ class Download:
         except StorageError as error:
             if error.code == CHANGED:
                 raise self._changed() from None
+            if error.code == NO_KEY:
+                raise StorageError(
+                    f"{self._name} was deleted after it had been listed, or its key ends with a slash: start again, "
+                    "or rename it with the store's own tools.",
+                    code=NO_KEY,
+                    names=(self._entry.key,),
+                ) from None
             if error.code not in OF_STORE and not error.names:
                 error.names = (self._entry.key,)
             raise

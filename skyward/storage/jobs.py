@@ -8,7 +8,8 @@ from itertools import islice
 from skyward.errors import StorageError
 from skyward.formatting import joined
 from skyward.storage.client import BucketClient, StoppedError
-from skyward.storage.failures import CHANGED, NO_KEY, STOPPED
+from skyward.storage.failures import CHANGED, NO_KEY, STOPPED, may_pass
+from skyward.storage.location import printable
 
 __all__ = ["WORKERS", "ByteProgress", "TransferJob", "pulled", "run_jobs"]
 
@@ -102,6 +103,16 @@ def _together(errors: list[StorageError]) -> StorageError:
         return decisive
     names = tuple(dict.fromkeys(name for each in errors for name in each.names))
     reasons = tuple(dict.fromkeys(map(str, errors)))
-    shown = f": {joined(names, _NAMED)}" if names else ""
-    first = "" if len(reasons) == 1 else "The first one: "
-    return StorageError(f"{len(errors)} files failed{shown}. {first}{reasons[0]}", code=errors[0].code, names=names)
+    if len(reasons) == 1:
+        shown = f": {joined(map(printable, names), _NAMED)}" if names else ""
+        text = f"{len(errors)} files failed{shown}. {reasons[0]}"
+    else:
+        others = [printable(each) for each in names if each not in errors[0].names]
+        shown = f" The other{'s' if len(others) > 1 else ''}: {joined(others, _NAMED)}." if others else ""
+        text = f"{len(errors)} files failed. The first one: {reasons[0]}{shown}"
+    return StorageError(text, code=_code_of([each.code for each in errors]), names=names)
+
+
+def _code_of(codes: list[str]) -> str:
+    """Return a code of several: one that may pass, if there is one; else the first that is not empty."""
+    return next((each for each in codes if may_pass(each)), next(filter(None, codes), ""))

@@ -2,11 +2,12 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from skyward.errors import StorageError
+from skyward.formatting import size_text
 from skyward.storage.client import BucketClient
 from skyward.storage.failures import NO_KEY, Refusal
 from skyward.storage.location import BucketLocation, printable
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from obstore import ObjectMeta
     from obstore.store import S3Store
 
-__all__ = ["ObjectEntry", "check", "find", "find_object", "head", "list_objects", "safe_key"]
+__all__ = ["ObjectEntry", "check", "find", "find_object", "head", "list_objects", "marker_text", "safe_key"]
 
 _PAGE = 1000
 _CHECK_WITHIN = 15.0
@@ -44,21 +45,26 @@ class ObjectEntry:
 
 
 def list_objects(
-    location: BucketLocation, start: str = "", *, client: BucketClient | None = None
+    location: BucketLocation,
+    start: str = "",
+    *,
+    client: BucketClient | None = None,
+    on_marker: Callable[[ObjectEntry], object] | None = None,
 ) -> Iterator[ObjectEntry]:
     """Yield the objects below a location, in the order of their keys, as pages arrive.
 
-    Objects that only mark a folder, whose keys end with a slash, are left out.
+    Objects whose keys end with a slash only mark a folder, and are left out, also if they have content.
 
     Args:
         start: text that the keys, relative to the prefix, begin with; it need not end with a part of them.
+        on_marker: called with each object that is left out, with its key without the slash.
 
     Raises:
         StorageError: the store refuses, or there is a key that could not be a file below a folder.
     """
     if client is None:
         with BucketClient(location) as own:
-            yield from list_objects(location, start, client=own)
+            yield from list_objects(location, start, client=own, on_marker=on_marker)
         return
     folder, _, name = start.rpartition("/")
     if name and (own_entry := find(location, start, client=client)) is not None:
@@ -66,19 +72,35 @@ def list_objects(
     below = (location.root + folder).strip("/")
     pages = _pages(client, location, below, location.root + start if name else None)
     while (page := client.run(_next(pages))) is not None:
-        for entry in page:
+        for entry, is_there in page:
+            if not is_there:
+                if on_marker is not None:
+                    on_marker(entry)
+                continue
             if not entry.key.startswith(start):
                 return  # keys come in order
             yield entry
 
 
-async def _next(pages: AsyncIterator[list[ObjectEntry]]) -> list[ObjectEntry] | None:
+def marker_text(location: BucketLocation, marker: ObjectEntry) -> str:
+    """Return a sentence on a marker that is left out although it has content; "" if it has none."""
+    if not marker.size:
+        return ""
+    return (
+        f"{location.address(marker.key)}/ is left out with its {size_text(marker.size)}: an object whose key ends with "
+        "a slash only marks a folder."
+    )
+
+
+type _Page = list[tuple[ObjectEntry, bool]]
+"""Objects, each with whether there is one of this key."""
+
+
+async def _next(pages: AsyncIterator[_Page]) -> _Page | None:
     return await anext(pages, None)
 
 
-async def _pages(
-    client: BucketClient, location: BucketLocation, below: str, after: str | None
-) -> AsyncIterator[list[ObjectEntry]]:
+async def _pages(client: BucketClient, location: BucketLocation, below: str, after: str | None) -> AsyncIterator[_Page]:
     """Yield pages of the objects below a key and after another one."""
     stream: Any = None
     has_begun = False
@@ -95,31 +117,44 @@ async def _pages(
                 raise Refusal.of(error).error(location, "list", below or None) from None
             raise
 
+    held: list[ObjectEntry] = []  # the last one of a page: the next page may begin with what is below it
+    last = ""
     while found := await client.ask("list", below or None, page):
         has_begun = True
-        yield await _without_markers(client, location, [entry_of(each, location.root) for each in found])
+        entries = held + [entry_of(each, location.root) for each in found]
+        held = [entries.pop()]
+        if entries:
+            yield await _looked_at(client, location, entries, last, held[0])
+            last = entries[-1].key
+    if held:
+        yield await _looked_at(client, location, held, last, None)
 
 
-async def _without_markers(
-    client: BucketClient, location: BucketLocation, entries: list[ObjectEntry]
-) -> list[ObjectEntry]:
-    """Return objects without those that only mark a folder: obstore lists "folder/" as "folder", which is not there."""
-    empty = [entry for entry in entries if not entry.size]
+async def _looked_at(
+    client: BucketClient, location: BucketLocation, entries: list[ObjectEntry], before: str, after: ObjectEntry | None
+) -> _Page:
+    """Return objects, each with whether it is there: obstore lists "folder/" as "folder".
+
+    Args:
+        before: the key that was listed before these; "" if there was none.
+        after: the object that is listed after them, if there is one.
+    """
+    keys = [before, *(each.key for each in entries), "" if after is None else after.key]
+    doubtful = {
+        place: entry
+        for place, entry in enumerate(entries)
+        if not entry.size or not entry.key or keys[place + 2].startswith(f"{entry.key}/")
+    }
     room = asyncio.Semaphore(16)
 
-    async def is_there(entry: ObjectEntry) -> bool:
+    async def is_there(place: int, entry: ObjectEntry) -> bool:
+        if not entry.key or entry.key in keys[: place + 1]:  # "folder/" comes after "folder"
+            return False
         async with room:
-            return bool(entry.key) and await find_object(client, location, entry.key) is not None
+            return await find_object(client, location, entry.key) is not None
 
-    there = dict(zip((e.key for e in empty), await asyncio.gather(*map(is_there, empty)), strict=True))
-    seen: set[str] = set()
-    found = []
-    for entry in entries:
-        if not entry.size and (not there[entry.key] or entry.key in seen):
-            continue
-        seen.add(entry.key)
-        found.append(entry)
-    return found
+    there = dict(zip(doubtful, await asyncio.gather(*(is_there(*each) for each in doubtful.items())), strict=True))
+    return [(entry, there.get(place, True)) for place, entry in enumerate(entries)]
 
 
 def find(location: BucketLocation, key: str, *, client: BucketClient | None = None) -> ObjectEntry | None:

@@ -1,7 +1,7 @@
 """Part of a bucket with the credentials to reach it: plain strings, as they travel to a node."""
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from urllib.parse import urlsplit, urlunsplit
 
@@ -83,6 +83,11 @@ class BucketLocation:
             return self.endpoint
         parts = urlsplit(self.endpoint)
         return urlunsplit(parts._replace(netloc=f"{self.bucket}.{parts.netloc}"))
+
+    def address_for_requests(self, region: str) -> str:
+        """Return the address below which the objects of the bucket are."""
+        found = self if self.endpoint else replace(self, endpoint=f"https://s3.{region}.amazonaws.com")
+        return f"{found.endpoint_for_bucket.rstrip('/')}{f'/{self.bucket}' if found.uses_path else ''}"
 
 
 def _needs_path_style(host: str) -> bool:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from skyward.errors import StorageError
 from skyward.process.clock import clock
 from skyward.storage.client import BucketClient, StoppedError
-from skyward.storage.failures import CHANGED, OF_STORE
+from skyward.storage.failures import BAD_KEY, CHANGED, OF_STORE
 from skyward.storage.jobs import WORKERS, ByteProgress, TransferJob, run_jobs
+from skyward.storage.keys import key_problem
 from skyward.storage.listing import ObjectEntry, find_object
 from skyward.storage.location import BucketLocation, printable
 
@@ -203,13 +204,16 @@ class Upload:
     def _check_key(self) -> None:
         if not self._key or self._key.endswith("/"):
             raise StorageError(f"The key {self._key!r} names a folder: give the key of an object.", names=(self._key,))
-        try:
-            self._whole_key.encode()
-        except UnicodeEncodeError:
-            raise StorageError(
-                f"{printable(str(self._path))} cannot be uploaded, because its name is not UTF-8: rename it.",
-                names=(printable(self._key),),
-            ) from None
+        if (problem := key_problem(self._whole_key)) is None:
+            return
+        path = printable(str(self._path))
+        own = self._path.absolute().parts
+        if any(part in own and key_problem(part) for part in self._whole_key.split("/")):
+            text = f"{path} cannot be uploaded, because its name {problem}: rename it."
+        else:
+            key = printable(self._whole_key)
+            text = f"{path} cannot be uploaded to the key {key!r}, because that {problem}: change the key."
+        raise StorageError(text, code=BAD_KEY, names=(self._key.encode(errors="backslashreplace").decode(),))
 
     def _read(self, file: int, start: int, length: int) -> bytes:
         with self._reading():

@@ -1,16 +1,18 @@
 """Uploads, downloads, listings and deletions as users ask for them: of an object or of a folder."""
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 
 from skyward.errors import SpecError, StorageError
 from skyward.storage.client import BucketClient
-from skyward.storage.deletion import delete
+from skyward.storage.deletion import delete, delete_below
 from skyward.storage.download import download as download_object
 from skyward.storage.failures import CHANGED, NO_KEY
-from skyward.storage.listing import ObjectEntry, find, list_objects
+from skyward.storage.listing import ObjectEntry, find, list_objects, marker_text
 from skyward.storage.location import BucketLocation
 from skyward.storage.trees import download_many, files_below, upload_many
 from skyward.storage.upload import upload as upload_object
@@ -21,6 +23,8 @@ __all__ = ["download", "exists", "ls", "rm", "upload"]
 
 _LISTED_FIRST = 100_000
 """Objects that are listed before the first is downloaded, so that their total size is known."""
+
+_PACKAGE = str(Path(__file__).parents[1])
 
 _TRIES = 3
 """Downloads of an object that is changed meanwhile."""
@@ -113,7 +117,7 @@ def _download_folder(location: BucketLocation, folder: Path, progress: bool | No
         manifest.add(entry, folder / entry.key)
 
     with BucketClient(location) as client, FolderManifest(location, folder) as manifest:
-        listed = list_objects(location, client=client)
+        listed = list_objects(location, client=client, on_marker=partial(_name_marker, location))
         first = list(islice(listed, _LISTED_FIRST))
         if not first:
             if location.prefix:
@@ -133,7 +137,12 @@ def _download_folder(location: BucketLocation, folder: Path, progress: bool | No
 
 def ls(location: BucketLocation, prefix: str) -> Iterator[ObjectEntry]:
     """Yield the objects whose keys begin with a text; see `Storage.ls`."""
-    return list_objects(location, prefix)
+    return list_objects(location, prefix, on_marker=partial(_name_marker, location))
+
+
+def _name_marker(location: BucketLocation, marker: ObjectEntry) -> None:
+    if text := marker_text(location, marker):
+        warnings.warn(text, skip_file_prefixes=(_PACKAGE,))
 
 
 def exists(location: BucketLocation, key: str) -> bool:
@@ -160,6 +169,12 @@ def rm(location: BucketLocation, key: str, recursive: bool) -> int:
                     code=NO_KEY,
                 )
             return delete(location, [key], client=client)
-        below = (entry.key for entry in list_objects(location, f"{name}/", client=client))
         own = [key] if found is not None and not key.endswith("/") else []
-        return delete(location, chain(own, below), client=client)
+        count = delete(location, own, client=client) + delete_below(replace(location, prefix=name), client=client)
+        if not count:
+            raise StorageError(
+                f"There is no object {location.address(key)}, and none below it: check the key, which is "
+                "case-sensitive.",
+                code=NO_KEY,
+            )
+        return count

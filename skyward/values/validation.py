@@ -203,13 +203,13 @@ def strings(value: object, name: str, example: str) -> tuple[str, ...]:
     return items
 
 
-def listed(value: object, name: str, example: str, single: type[Any] | None = None) -> tuple[Any, ...]:
+def listed(value: object, name: str, example: str, single: type[Any] | tuple[type[Any], ...] = ()) -> tuple[Any, ...]:
     """Return `value` as a tuple; a single value of type `single` becomes a tuple of one.
 
     Raises:
         SpecError: it is not a list.
     """
-    if single is not None and isinstance(value, single):
+    if isinstance(value, single):
         return (value,)
     if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
         raise SpecError(f"{name} must be a list, as in `{name}=[{example}]`, but got {shown(value)}.")

@@ -88,6 +88,7 @@ class CellRun:
         """Yield the elements of a cell that yields, as they arrive, and bind its names after the last one.
 
         Raises:
+            VolumeError: files that it wrote to a volume could not be uploaded.
             BaseException: the exception of the cell.
         """
         (run,) = self.runs
@@ -104,15 +105,18 @@ class CellRun:
         except Exception as error:
             self._name_node(error)
             self._explain(error)
+            self._note_unsaved(error)
             raise
         finally:
             self.finish()
+        self._check_saved(None)
 
     def collect(self) -> Any:
         """Bind the results of the cell, and return the value of its last expression; a list for several runs.
 
         Raises:
             TaskError: the cell was stopped, or its node was lost.
+            VolumeError: files that it wrote to a volume could not be uploaded; its names are bound here.
             BaseException: the exception of the cell; the names that it had bound by then are bound here.
         """
         self.finish()
@@ -126,6 +130,7 @@ class CellRun:
             raise
         for notice in outcome.notices:
             self.notify(notice)
+        self._check_saved(outcome.value)
         return outcome.value
 
     def stop(self, grace: float, shown: AbstractContextManager[object] | None = None) -> StopOutcome:
@@ -140,6 +145,8 @@ class CellRun:
         with self._using_originals():
             names, raised = self._bind_remains()
             self._report(raised)
+            for node, unsaved in self._unsaved().items():
+                self.notify(f"On node {node}, {unsaved}.")
             return stop.text(returned_clause(names, as_lists=self.shape != "single", when=when))
 
     @contextmanager
@@ -190,6 +197,7 @@ class CellRun:
             each.is_lost for run in self.runs for each in run.remains()
         ):
             error.add_note("The variables of the cell were not returned.")
+        self._note_unsaved(error)
         return error
 
     def _bind_remains(self) -> tuple[list[str], BaseException | None]:
@@ -217,9 +225,38 @@ class CellRun:
                 note_other_failures(error, results)
             elif isinstance(error, Exception):
                 self._name_node(error)
+            self._note_unsaved(error)
             raise
         finally:
             self._write_files(results)
+
+    def _unsaved(self) -> dict[int, str]:
+        """Return by node, as a sentence, the files of volumes that the runs wrote and that could not be uploaded."""
+        return {node: unsaved for run in self.runs for node, unsaved in run.unsaved}
+
+    def _note_unsaved(self, error: BaseException) -> None:
+        """Add notes to an error of the cell about files that could not be uploaded either."""
+        from skyward.frontends.pools import note_unsaved  # loads the engine, so it is imported late
+
+        for node, unsaved in self._unsaved().items():
+            note_unsaved(error, unsaved, "" if self.shape == "single" else f" on node {node},")
+
+    def _check_saved(self, value: object) -> None:
+        """Check that the files of a cell without an error are in their volumes. `value`: of its last expression.
+
+        Raises:
+            VolumeError: some could not be uploaded.
+        """
+        from skyward.frontends.pools import unsaved_error  # loads the engine, so it is imported late
+
+        if not (found := self._unsaved()):
+            return
+        (first, of_first), *others = found.items()
+        returned = "The variables of the cell were returned."
+        error = unsaved_error("The cell", f" on node {first}", of_first, lambda: value, returned)
+        for node, unsaved in others:
+            error.add_note(f"On node {node}, {unsaved}.")
+        raise error
 
     def _write_files(self, results: "Sequence[CellResult]") -> None:
         if self.files is not None:

@@ -486,7 +486,7 @@ def _stop_with_the_first(runs: "Sequence[Run[Any]]") -> None:
     def over(run: "Run[Any]", _: object) -> None:
         if run.timed_out:
             stop_overdue(runs)
-        elif run.state in ("failed", "cancelled"):
+        elif run.state in ("failed", "cancelled") and not run.is_only_unsaved:
             stop_all(runs)
 
     for run in runs:

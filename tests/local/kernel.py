@@ -96,6 +96,14 @@ class Kernel:
         assert not left
         return "".join(written)
 
+    def complete(self, word: str) -> None:
+        """Ask for completions of a word, as a front end does between cells."""
+        self._client.complete(word, reply=True, timeout=LIMIT)
+
+    def listen(self) -> None:
+        """Take one message that arrives between cells, if there is any."""
+        self._next("")
+
     def kill_and_restart(self) -> None:
         """Kill the process with SIGKILL and start it again with the extension loaded."""
         self._manager.restart_kernel(now=True)

@@ -230,6 +230,31 @@ def test_task_whose_files_cannot_be_uploaded_fails_with_its_value(
     assert "new.txt" not in capfd.readouterr().err
 
 
+@sky.function
+def rename(before: str, after: str) -> None:
+    root = sky.volume("/data")
+    (root / before).rename(root / "held")
+    if "/" in before:
+        (root / before).parent.rmdir()
+    (root / after).parent.mkdir(exist_ok=True)
+    (root / "held").rename(root / after)
+
+
+def test_file_with_a_name_that_no_object_can_have_is_named_at_once_and_holds_nothing_back(bucket: Bucket) -> None:
+    bucket.put("train/old", "content")
+    with pytest.raises(sky.StorageError, match=r"is closed, but .* s3://\S+/train/bad\\nname; a name that has control"):  # noqa: SIM117
+        with sky.Compute(volumes=[volume(bucket, "sync")]) as pool:
+            rename("old", "data/part0") >> pool
+            with pytest.raises(
+                sky.VolumeError, match=r"bad\\nname; a name that .+: rename the file in the task\."
+            ) as raised:
+                write("bad\nname", "text") >> pool
+            assert "next task" not in str(raised.value)
+            with pytest.raises(sky.VolumeError, match="bad"):
+                rename("data/part0", "data") >> pool
+            assert sorted(bucket.keys()) == ["train/a.txt", "train/data", "train/sub/b.txt"]
+
+
 def notes(error: BaseException) -> str:
     return "".join(getattr(error, "__notes__", ()))
 

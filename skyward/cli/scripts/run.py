@@ -19,7 +19,7 @@ from skyward.cli.terminal.answers import say, speaker
 from skyward.cli.terminal.interrupts import Interrupts, Signalled
 from skyward.cli.terminal.refusal import refusing
 from skyward.commands.table.pool_options import BUDGET
-from skyward.errors import SpecError
+from skyward.errors import SpecError, StorageError
 from skyward.files.transfer.choice import FileOptions
 from skyward.files.transfer.transfer import FetchedVersions, FileTransfer
 from skyward.worker.scripts.script import ScriptRequest
@@ -77,6 +77,7 @@ def run(
     def signalled() -> Signalled:
         return of_attached(name) if compute is None else of_own(compute)
 
+    status: int | None = None
     with Interrupts(speaker(), signalled) as interrupts:
         try:
             with ExitStack() as stack:
@@ -91,9 +92,15 @@ def run(
                     stack.callback(_close, compute, interrupts)
                     limit_leases(used)
                 request, transfer = _prepared(local, asked, on, rest, shared=was_shared(used))
-                return stream(used, request, on, transfer, timeout=timeout)
+                status = stream(used, request, on, transfer, timeout=timeout)
+            return status
         except KeyboardInterrupt:
             return interrupts.status
+        except StorageError as error:
+            if status is None:
+                raise
+            say(str(error))  # of the close: the script had its status before
+            return status or 1
 
 
 def _is_left(name: str) -> bool:

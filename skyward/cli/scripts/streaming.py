@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from skyward.cli.scripts.writing import ScriptOutput
 from skyward.cli.terminal.answers import say
 from skyward.control.act.tasks.run import Run
-from skyward.errors import PoolClosedError, SkywardError, SpecError, TaskTimeoutError, UsageError
+from skyward.errors import PoolClosedError, SkywardError, SpecError, TaskTimeoutError, UsageError, VolumeError
 from skyward.files.transfer.transfer import FileTransfer
 from skyward.formatting import nodes_text
 from skyward.functions.decorator import function
@@ -50,7 +50,8 @@ def stream(
 ) -> int:
     """Run a script on nodes of a pool, write its output here, and return its exit status.
 
-    Of several nodes, it is the first status by rank that is not 0. Files come back in any case.
+    Of several nodes, it is the first status by rank that is not 0. Files come back in any case. If files that it wrote
+    to a volume could not be uploaded, a status of 0 becomes 1.
 
     Raises:
         SpecError: `on` is no place in the pool.
@@ -81,6 +82,9 @@ def stream(
         return 1
     except UsageError as error:  # there is no such place in the pool, and nothing has run
         raise SpecError(str(error)) from None
+    except VolumeError:  # of all nodes that failed: the script has ended
+        ends = _stopped(runs)
+        return _status(ends, request.words[0]) or 1
     except SkywardError as error:  # the node was lost, the budget is spent: the texts name the function of the task
         ends = _stopped(runs)
         say(str(error).replace(f"{run_script.__name__}()", request.words[0]))
@@ -90,6 +94,8 @@ def stream(
         raise
     finally:
         output.finish()
+        for node, unsaved in (each for run in runs for each in run.unsaved):
+            say(f"{request.words[0]} has ended on node {node}, but {unsaved}.")
         transfer.write_results(ends)
     return _status(ends, request.words[0])
 

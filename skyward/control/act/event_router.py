@@ -99,7 +99,7 @@ class EventRouter:
     ) -> None:
         self.works = works
         self.arrived: dict[int, EncodedResult | RemoteResult] = {}
-        self.sink = ConsoleSink(label=True)
+        self.sink = ConsoleSink(label=True, of_pool=True)
         self._failed: WeakSet[Sink] = WeakSet()
         self.log = Log()
         self.closing = False

@@ -14,6 +14,7 @@ from typing import Any, NoReturn, Protocol
 
 from skyward.control.act.tasks.future import TaskFuture, release_handles
 from skyward.control.act.tasks.missing_modules import with_fix
+from skyward.control.act.tasks.settle import note_unsaved, unsaved_error
 from skyward.control.act.tasks.streams import Stream
 from skyward.errors import NotPicklableError, TaskCancelledError, TaskError, UsageError
 from skyward.formatting import joined, nodes_text
@@ -169,13 +170,15 @@ class CellOutcome:
 
     Args:
         result: its result.
+        unsaved: the files of volumes that it has written and that could not be uploaded, as a sentence; "" for none.
 
     Attributes:
         is_collected: True once `collect` has ended.
     """
 
-    def __init__(self, result: CellResult) -> None:
+    def __init__(self, result: CellResult, unsaved: str = "") -> None:
         self._result = result
+        self._unsaved = unsaved
         self._lock = threading.RLock()
         self._variables: dict[str, Any] | None = None
         self.is_collected = False
@@ -195,12 +198,13 @@ class CellOutcome:
         Otherwise, and for a run of several, whose values were elements of lists, return `variables()`.
 
         Raises:
+            VolumeError: files that the cell wrote to a volume could not be uploaded.
             BaseException: the exception of the cell. In a notebook, the names it had bound are bound.
         """
         with self._lock:
             if not self.is_collected:
                 try:
-                    self._value = self._collected()
+                    self._value = self._saved()
                 except KeyboardInterrupt:
                     raise  # the next call binds the rest
                 except BaseException as error:
@@ -217,6 +221,20 @@ class CellOutcome:
         except Exception as error:
             return error
         return None
+
+    def _saved(self) -> Any:
+        """Collect the outcome once, and raise or note what could not be uploaded."""
+        if not self._unsaved:
+            return self._collected()
+        try:
+            value = self._collected()
+        except Exception as error:
+            note_unsaved(error, self._unsaved)
+            raise
+        is_bound = _binder is not None and self._result.in_place
+        returned = "The variables of the cell were returned." if is_bound else "`.variables()` has its variables."
+        where = f" on node {self._result.node}"
+        raise unsaved_error(_SUBJECT, where, self._unsaved, lambda: value, returned)
 
     def _collected(self) -> Any:
         result = self._result
@@ -309,7 +327,7 @@ class CellFuture(TaskFuture[Any]):
         super()._decode(arrived, own=own)
         with self._decoding:
             if isinstance(self._value, CellResult):
-                self._value = CellOutcome(self._value)
+                self._value = CellOutcome(self._value, self.unsaved)
 
     def _give(self, arrived: object, *, own: bool = False) -> Any:
         __tracebackhide__ = True

@@ -7,6 +7,7 @@ The client gets an ordinary error that names the task, with the traceback of the
 
 import asyncio
 import concurrent.futures
+import contextlib
 
 from skyward.errors import (
     BudgetExhaustedError,
@@ -16,6 +17,7 @@ from skyward.errors import (
     TaskExitError,
     TaskTimeoutError,
 )
+from skyward.task.volumes import note_missing
 from skyward.wire.failures.failure import capture_failure
 from skyward.wire.payloads.payload import dumps
 from skyward.wire.protocol.messages import Finished, Payload
@@ -43,7 +45,8 @@ def as_ordinary_error(
 ) -> BaseException:
     """Return the exception that the client gets for `error`, raised by `who` (`train()`, or a cell) on `node`.
 
-    Most exceptions are returned as they are. A note is added if missing system packages may be the cause.
+    Most exceptions are returned as they are. A note is added if a missing system package, or the path of a volume, may
+    be the cause.
 
     Args:
         error: the exception.
@@ -52,6 +55,8 @@ def as_ordinary_error(
         instead: advice in place of `sys.exit()`.
     """
     note_system_packages(error)
+    with contextlib.suppress(Exception):  # the text of a user's exception may raise anything
+        note_missing(error)
     if isinstance(error, SystemExit):
         message = (
             f"called sys.exit({'' if error.code is None else repr(error.code)}) on node {node}, which ended "

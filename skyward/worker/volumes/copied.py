@@ -2,17 +2,17 @@
 
 import errno
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from pathlib import Path
 
 from skyward.errors import CredentialsError, StorageError
 from skyward.formatting import size_text
-from skyward.storage.listing import ObjectEntry, list_objects
+from skyward.storage.listing import ObjectEntry, list_objects, marker_text
 from skyward.wire.protocol.volumes import NodeVolume
 from skyward.worker.volumes.fetched import FetchedVolume
 from skyward.worker.volumes.peers import SharedFiles
 from skyward.worker.volumes.trees import CachedTrees, contents_of
-from skyward.worker.volumes.volume import AttachError, Fetcher, OnChange, Unsaved, check_names
+from skyward.worker.volumes.volume import AttachError, Fetcher, OnChange, Unsaved, check_names, listed_again
 
 __all__ = ["CopiedVolume", "check_room"]
 
@@ -27,6 +27,7 @@ class CopiedVolume(FetchedVolume):
         show: shows a folder at the path of the volume.
         changed: called after changes of the state.
         shared: the files that other nodes may fetch.
+        say: tells the user a line.
     """
 
     def __init__(
@@ -37,9 +38,11 @@ class CopiedVolume(FetchedVolume):
         show: Callable[[Path], Path],
         changed: OnChange,
         shared: SharedFiles,
+        say: Callable[[str], None],
     ) -> None:
         super().__init__(volume, "copy", changed)
         self._shared = shared
+        self._say = say
         self._trees = CachedTrees.of(cache, volume.location)
         self._fetcher = fetcher
         self._show = show
@@ -57,14 +60,10 @@ class CopiedVolume(FetchedVolume):
             AttachError: the store refuses, an object could not be fetched, or the disk has no room for it.
         """
         try:
-            entries = list(list_objects(self._volume.location))
-            check_names(self._volume.location, entries)
-            self._contents = contents = contents_of(entries)
-            self._shared.expect(contents, entries, self._trees.part_of(contents), self._trees.tree(contents))
             with self._trees.fetching():
-                tree = self._complete(contents, entries)
-                self._trees.use(contents)
-                self._trees.remove_former(contents)
+                tree = self._fetched()
+                self._trees.use(self._contents)
+                self._trees.remove_former(self._contents)
         except (StorageError, CredentialsError) as error:
             raise AttachError.of(error) from error
         except OSError as error:
@@ -74,13 +73,33 @@ class CopiedVolume(FetchedVolume):
         self._update(status="ready", path=str(path), total=self._state.nbytes)
         return path
 
-    def _complete(self, contents: str, entries: Sequence[ObjectEntry]) -> Path:
+    def _fetched(self) -> Path:
+        """Fetch the objects, and anew those that are changed meanwhile; return the folder of the copy."""
+        location, tries, arrived = self._volume.location, 0, frozenset[str]()
+        entries = list(list_objects(location, on_marker=self._name_marker))
+        while True:
+            check_names(location, entries)
+            self._contents = contents = contents_of(entries)
+            self._shared.expect(contents, entries, self._trees.part_of(contents), self._trees.tree(contents))
+            tries += 1
+            try:
+                return self._complete(contents, entries, arrived)
+            except StorageError as error:
+                newer = list(listed_again(location, error, tries).values())
+                arrived = self._trees.take_over(contents, entries, contents_of(newer), newer)
+                entries = newer
+
+    def _name_marker(self, marker: ObjectEntry) -> None:
+        if text := marker_text(self._volume.location, marker):
+            self._say(text)
+
+    def _complete(self, contents: str, entries: Sequence[ObjectEntry], arrived: Set[str]) -> Path:
         missing = self._trees.damaged(contents, entries)
         if missing == []:
             return self._trees.tree(contents)
         folder = self._trees.tree(contents)
         if missing is None:
-            linked = self._trees.link_known(contents, entries)
+            linked = arrived | self._trees.link_known(contents, entries)
             missing = [each for each in entries if each.key not in linked]
             folder = self._trees.part(contents)
         size = sum(each.size for each in missing)

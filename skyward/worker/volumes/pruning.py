@@ -11,6 +11,7 @@ from skyward.caches.items import DAY, UNUSED_FOR, CacheItem, bytes_lacking, last
 from skyward.caches.pruning import empty_trash, set_aside
 from skyward.caches.users import CacheUsers
 from skyward.formatting import count_text
+from skyward.storage.location import printable
 from skyward.worker.volumes.locks import is_locked
 from skyward.worker.volumes.trees import PART, RECORD, USED, locked_prefix
 
@@ -96,7 +97,7 @@ def _names(folder: Path) -> Iterator[str]:
     for file in folder.rglob("*"):
         name = file.relative_to(folder)
         if file.is_file() and name.parts[0] != _RCLONE_NOTES:
-            yield str(name)
+            yield printable(str(name))
 
 
 def _copies(prefix: Path) -> Iterator[CacheItem]:

@@ -120,6 +120,31 @@ class CachedTrees:
                     done.add(key)
         return done
 
+    def take_over(
+        self, former: str, known: Sequence[ObjectEntry], contents: str, entries: Sequence[ObjectEntry]
+    ) -> frozenset[str]:
+        """Move what has arrived of an incomplete tree to the one that replaces it; return the keys.
+
+        Args:
+            former: digest of the list of the incomplete tree.
+            known: the objects of that list.
+            contents: digest of the other list.
+            entries: the objects of the other list; those that are the same are moved.
+        """
+        if former == contents:
+            return frozenset()
+        here, there = self.part_of(former), self.part(contents)
+        same = {(each.key, each.etag, each.size) for each in known}
+        moved = set[str]()
+        for entry in entries:
+            found = stat_of(here / entry.key)
+            if (entry.key, entry.etag, entry.size) in same and found is not None and found[0] == entry.size:
+                (there / entry.key).parent.mkdir(parents=True, exist_ok=True)
+                (here / entry.key).replace(there / entry.key)
+                moved.add(entry.key)
+        _remove(here)
+        return frozenset(moved)
+
     def finish(self, contents: str, entries: Sequence[ObjectEntry]) -> Path:
         """Record a complete tree, and move it to its place."""
         part, tree = self.part_of(contents), self.tree(contents)

@@ -7,12 +7,28 @@ from typing import Protocol
 
 from skyward.errors import CredentialsError, StorageError
 from skyward.events.volumes import VolumeState
+from skyward.formatting import joined
 from skyward.storage.clashes import clashes
-from skyward.storage.failures import may_pass
-from skyward.storage.listing import ObjectEntry
+from skyward.storage.failures import CHANGED, NO_KEY, may_pass
+from skyward.storage.listing import ObjectEntry, find, list_objects
 from skyward.storage.location import BucketLocation
 
-__all__ = ["AttachError", "AttachedVolume", "Fetcher", "OnChange", "Unsaved", "check_names", "clash_text"]
+__all__ = [
+    "AttachError",
+    "AttachedVolume",
+    "Fetcher",
+    "OnChange",
+    "Unsaved",
+    "check_names",
+    "clash_text",
+    "listed_again",
+]
+
+
+_TRIES = 5
+"""Downloads of an object that others keep changing."""
+
+_NAMED = 5
 
 
 class AttachError(Exception):
@@ -35,13 +51,22 @@ class AttachError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Unsaved:
-    """Files that could not be uploaded, such as "s3://bucket/a", and the reason."""
+    """Changes of tasks that are not in the store.
+
+    Attributes:
+        names: files that could not be uploaded, such as "s3://bucket/a".
+        why: the reason, as a sentence without its full stop.
+        kept: objects that were not deleted although tasks have removed their files.
+        is_tried_again: whether another attempt may succeed without a change of the files.
+    """
 
     names: tuple[str, ...] = ()
     why: str = ""
+    kept: tuple[str, ...] = ()
+    is_tried_again: bool = True
 
     def __bool__(self) -> bool:
-        return bool(self.names)
+        return bool(self.names or self.kept)
 
 
 class AttachedVolume(Protocol):
@@ -92,6 +117,33 @@ def clash_text(location: BucketLocation, key: str, below: str) -> str:
         f"{location.address(key)} and {location.address(below)} would be a file and a folder of the same name: rename "
         "one of them in the store, or choose a prefix without them"
     )
+
+
+def listed_again(location: BucketLocation, error: StorageError, tries: int) -> dict[str, ObjectEntry]:
+    """Return the objects of a volume by their keys, if some were changed or deleted while they were fetched.
+
+    Args:
+        location: the place of its objects.
+        error: the error of fetching.
+        tries: number of times that objects were fetched.
+
+    Raises:
+        StorageError: another error, or the objects do not come to rest, or the store refuses.
+    """
+    if error.code not in (CHANGED, NO_KEY) or not error.names:
+        raise error
+    if tries >= _TRIES:
+        names = joined(map(location.address, error.names), _NAMED)
+        raise StorageError(
+            f"{names} {'was' if len(error.names) == 1 else 'were'} changed during each of {_TRIES} downloads: start "
+            "the pool when nothing writes there, choose a prefix without what is written all the time, or use "
+            "mode='mount'.",
+            code=error.code,
+            names=error.names,
+        )
+    # One that is listed and not there only marks a folder, and has content.
+    missing = {key for key in error.names if find(location, key) is None}
+    return {each.key: each for each in list_objects(location) if each.key not in missing}
 
 
 class Fetcher(Protocol):

@@ -141,7 +141,9 @@ class Volumes:
         if not volume.read_only:
             raise AttachError(f"{problem}: use mode='sync' for a volume that tasks write to", is_final=True)
         return self._add(
-            CopiedVolume(volume, cache, fetcher, partial(self._show_copy, volume), self._changed, self.shared)
+            CopiedVolume(
+                volume, cache, fetcher, partial(self._show_copy, volume), self._changed, self.shared, self._say
+            )
         )
 
     def _mounted(self, volume: NodeVolume, index: int, cache: Path) -> AttachedVolume:
@@ -225,7 +227,9 @@ class Volumes:
 
     def after_task(self) -> str:
         """Upload what tasks have written; return a sentence if that was not possible, and else ""."""
-        return _sentence(self._save(STALLED))
+        left = self._save(STALLED)
+        again = ". The next task of that node tries again" if any(each and each.is_tried_again for each in left) else ""
+        return _sentence(left) + again
 
     def save_soon(self) -> None:
         """Begin to upload what waits for it, since the machine will be taken away. Does not block."""
@@ -289,9 +293,18 @@ def _cache_folder(given: str) -> Path:
 
 
 def _sentence(left: list[Unsaved]) -> str:
-    """Return what could not be uploaded, and why, as a sentence; "" if there is nothing."""
-    return "; ".join(
-        f"{count_text(len(each.names), 'file')} could not be uploaded: {joined(each.names, _NAMED)}; {each.why}"
-        for each in left
-        if each
-    )
+    """Return what could not be saved, and why, as a sentence without its full stop; "" if there is nothing."""
+    return "; ".join(map(_part, filter(None, left)))
+
+
+def _part(left: Unsaved) -> str:
+    parts = [left.why]
+    if left.kept:
+        count, kept = len(left.kept), joined(left.kept, _NAMED)
+        text = f"{count_text(count, 'object')} {'was' if count == 1 else 'were'} not deleted"
+        parts.insert(0, f"{text}, since files that could not be uploaded may have their content: {kept}")
+        if not left.names:
+            parts[0] = f"{text}: {kept}"
+    if left.names:
+        parts.insert(0, f"{count_text(len(left.names), 'file')} could not be uploaded: {joined(left.names, _NAMED)}")
+    return "; ".join(parts)

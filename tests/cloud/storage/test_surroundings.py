@@ -171,12 +171,5 @@ def test_downloads_of_one_file_at_once_do_not_mix(store: FakeStore, bucket: str,
     assert (tmp_path / "file").read_bytes() == content
 
 
-def test_marker_with_content_is_named(store: FakeStore, bucket: str, tmp_path: Path) -> None:
-    """It is listed like an object, and cannot be had as one."""
-    store.client.put_object(Bucket=bucket, Key="d/", Body=b"content")
-    store.client.put_object(Bucket=bucket, Key="d/e", Body=b"x")
-    with pytest.raises(sky.StorageError, match=r"^There is no object s3://bucket-\w+/d: check its key") as caught:
-        store.storage().download(bucket, "", tmp_path / "all")
-    assert caught.value.names == ("d",)
-    assert (tmp_path / "all" / "d" / "e").read_bytes() == b"x"
+def test_download_of_no_objects_makes_nothing(store: FakeStore, bucket: str, tmp_path: Path) -> None:
     download_many(store.location(bucket), [], tmp_path / "none")

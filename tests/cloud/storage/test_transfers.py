@@ -169,7 +169,7 @@ def test_object_that_is_gone_keeps_no_other_file_from_coming(store: FakeStore, b
     location = store.location(bucket)
     entries = list(list_objects(location))
     delete(location, ["b"])
-    with pytest.raises(StorageError, match=r"^There is no object s3://bucket-\w+/b: check its key") as caught:
+    with pytest.raises(StorageError, match=r"^s3://bucket-\w+/b was deleted after it had been listed, or") as caught:
         download_many(location, entries, tmp_path)
     assert caught.value.names == ("b",)
     assert tree(tmp_path) == {"a": b"a", "c": b"c"}
@@ -221,6 +221,25 @@ def test_file_errors_name_the_file(store: FakeStore, bucket: str, tmp_path: Path
     with pytest.raises(StorageError, match=r"udcff cannot be uploaded, because its name is not UTF-8: rename it"):
         upload_many(location, files_below(tmp_path))
     assert part_files(tmp_path) == []
+
+
+def test_bad_key_of_an_upload_names_the_file_or_the_key_and_each_of_them_once(
+    store: FakeStore, bucket: str, tmp_path: Path
+) -> None:
+    location = store.location(bucket)
+    (tmp_path / "good").write_bytes(b"x")
+    for key in ("a//b", "a\nb", "../a", "a" * 1025):
+        with pytest.raises(StorageError, match=r"good cannot be uploaded to the key '.+', because that .+: change the"):
+            upload(location, tmp_path / "good", key)
+    upload(location, tmp_path / "good", "/é/b c%20\\")
+    for name in ("bad\none", "bad\x7ftwo"):
+        (tmp_path / name).write_bytes(b"x")
+    with pytest.raises(StorageError, match=r"^2 files failed. The first one: ") as caught:
+        upload_many(location, files_below(tmp_path))
+    assert caught.value.names == ("bad\none", "bad\x7ftwo")
+    assert str(caught.value).endswith(r"has control characters: rename it. The other: bad\x7ftwo.")
+    assert str(caught.value).isprintable()
+    assert store.keys(bucket) == ["good", "é/b c%20\\"]
 
 
 def test_many_deletions_and_missing_objects(store: FakeStore, bucket: str) -> None:

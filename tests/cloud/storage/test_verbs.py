@@ -138,7 +138,38 @@ def test_rm_of_an_object_and_of_all_below_a_key(store: FakeStore, bucket: str) -
     assert storage.rm(bucket, "a/", recursive=True) == 2
     assert store.keys(bucket) == ["a", "ab"]
     assert storage.rm(bucket, "a", recursive=True) == 1
-    assert storage.rm(bucket, "a", recursive=True) == 0
+    with pytest.raises(
+        sky.StorageError, match=r"There is no object s3://bucket-\w+/a, and none below it: check the key"
+    ):
+        storage.rm(bucket, "a", recursive=True)
+
+
+@pytest.mark.filterwarnings("default")
+def test_objects_with_a_slash_at_the_end_of_their_keys_are_left_out_and_named_but_deleted(
+    store: FakeStore, bucket: str, tmp_path: Path
+) -> None:
+    for key in ("é ü", "m/dir", "m/dir/", "m/dir/f", "m/e/", "m/none/", "m/sub%20/+~/", "m/sub%20/+~/x", "m/", "n/"):
+        store.client.put_object(Bucket=bucket, Key=key, Body=b"" if "none" in key else b"xy")
+    storage = store.storage()
+    with pytest.warns(
+        UserWarning, match=r"/m/sub%20/\+~/ is left out with its 2 B: an object whose key ends with a slash"
+    ):
+        listed = [each.key for each in storage.ls(bucket, "m/sub")]
+    assert listed == ["m/sub%20/+~/x"]
+    store.client.delete_object(Bucket=bucket, Key="m/dir")
+    with (
+        pytest.warns(UserWarning, match="only marks a folder") as warned,
+        pytest.raises(sky.StorageError, match="or its key ends with a slash") as e,
+    ):
+        storage.download(bucket, "m", tmp_path / "all")
+    assert e.value.names == ("e",)
+    assert sorted(tree(tmp_path / "all")) == ["dir/f", "sub%20/+~/x"]
+    assert len(warned) == 3
+    store.client.put_object(Bucket=bucket, Key="m/dir", Body=b"xy")
+    assert storage.rm(bucket, "m", recursive=True) == 8
+    assert store.keys(bucket) == ["n/", "é ü"]
+    assert storage.rm(bucket, "n/", recursive=True) == 1
+    assert store.keys(bucket) == ["é ü"]
 
 
 def test_missing_key_and_empty_bucket(store: FakeStore, bucket: str, tmp_path: Path) -> None:
@@ -234,7 +265,7 @@ def test_folder_for_a_bucket_that_does_not_exist_is_refused_once(store: FakeStor
 def test_all_files_that_failed_are_named(store: FakeStore, bucket: str, tmp_path: Path) -> None:
     for key in ("a", "a/x", "b", "b/x"):
         store.client.put_object(Bucket=bucket, Key=key, Body=b"x")
-    with pytest.raises(sky.StorageError, match=r"^2 files failed: .+ and .+\. The first one: ") as raised:
+    with pytest.raises(sky.StorageError, match=r"^2 files failed\. The first one: .+ The other: \S+\.$") as raised:
         store.storage().download(bucket, "", tmp_path / "target")
     assert len(raised.value.names) == 2
     assert all(name in str(raised.value) for name in raised.value.names)

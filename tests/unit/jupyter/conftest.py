@@ -51,6 +51,8 @@ class FakeRun:
         self.cost = 0.0011
         self.size = len(nodes)
         self.timed_out = self.stopped = 0
+        self.unsaved: list[tuple[int, str]] = []
+        self.is_only_unsaved = False
         self._value = value
         self._stream = stream
         self._hold = hold

@@ -63,7 +63,7 @@ def test_other_volumes_are_a_difference(pools: PoolManager) -> None:
     with pytest.raises(SpecError) as caught:
         pools.check("p", {"volumes": (images,)})
     assert str(caught.value).startswith(
-        "Pool 'p' has --volume s3://b/images:/data, s3://b:/out:rw:sync, not s3://b/images:/data: replace its "
+        "Pool 'p' has --volume s3://b/images:/data, s3://b:/out:sync, not s3://b/images:/data: replace its "
         "nodes one by one with `%sky update p` and the new options, close it with `%sky down p` and run this again to "
         "replace it"
     )

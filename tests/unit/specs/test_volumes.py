@@ -165,3 +165,18 @@ def test_variable_is_read_when_it_is_used(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("SECRET_OF_LAB", "s")
     assert storage.location("bucket", "/p/").secret_key == "s"
     assert storage.location("bucket", "/p/").prefix == "p"
+
+
+@pytest.mark.parametrize("given", [["lab://b/p:/data:sync"], "lab://b/p:/data:sync"])
+def test_text_in_place_of_a_volume_is_refused_with_its_fix(given: Any) -> None:
+    with pytest.raises(SpecError, match="text only in skyward.toml and --volume: write volumes=.sky.Volume.parse") as e:
+        Spec(volumes=given)
+    fix = str(e.value).rpartition("sky.Volume.parse('")[2].removesuffix("')].")
+    assert Volume.parse(fix) == Volume("b", "/data", "p", read_only=False, storage="lab", mode="sync")
+
+
+@pytest.mark.parametrize(
+    "text", ["lab://b/p:/data:sync", "lab://b:/data:rw", "lab://b:/data:rw:mount", "lab://b:/data:copy"]
+)
+def test_volume_is_shown_as_it_was_written(text: str) -> None:
+    assert str(Volume.parse(text)) == text

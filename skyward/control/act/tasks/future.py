@@ -109,6 +109,7 @@ class TaskFuture[T](Future[T]):
 
     Attributes:
         name: name of its task in messages: `train()`.
+        unsaved: for a cell, the files of volumes that it has written and that could not be uploaded, as a sentence.
 
     Example:
         with sky.Compute() as pool:
@@ -131,6 +132,7 @@ class TaskFuture[T](Future[T]):
         self._is_ending = False
         self._lent = self._asked = False
         self.name = "a task"
+        self.unsaved = ""
         self._members: tuple[TaskFuture[Any], ...] | None = None
         self._parts: Callable[[], Iterable[Future[Any]]] = tuple
 

@@ -153,6 +153,20 @@ class Run[T]:
         return sum(_has_failed(work) for work in self._works())
 
     @property
+    def unsaved(self) -> list[tuple[int, str]]:
+        """Node of each of its tasks that left files which could not be uploaded to a volume, and a sentence on them.
+
+        Only of tasks with a result, or a state that they left: the errors of others tell it themselves.
+        """
+        return [(work.nodes[-1], work.unsaved) for work in self._works() if work.unsaved and _has_state(work)]
+
+    @property
+    def is_only_unsaved(self) -> bool:
+        """True if its tasks raised nothing, and failed only since files could not be uploaded to a volume."""
+        failed = [work for work in self._works() if _has_failed(work)]
+        return bool(failed) and all(work.unsaved and work.reason == work.unsaved for work in failed)
+
+    @property
     def timed_out(self) -> int:
         """Number of those that failed because they ran past their timeout."""
         return sum(isinstance(_error_of(work), TaskTimeoutError) for work in self._works())

@@ -1,6 +1,7 @@
 """Settlement of a task's future: exactly once, with a result or one error that says what happened."""
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 
 from skyward.control.act.tasks.future import EncodedResult, end_cancelled
@@ -8,6 +9,7 @@ from skyward.control.act.tasks.missing_modules import with_fix
 from skyward.control.act.tasks.remote_results import RemoteResult
 from skyward.control.act.tasks.task import Work
 from skyward.control.decide.tasks.messages import Settle, SettleOutcome
+from skyward.control.observe.origin import CELL_FUNCTIONS
 from skyward.errors import (
     RERUN,
     BudgetExhaustedError,
@@ -26,7 +28,7 @@ from skyward.wire.failures.failure import Failure
 from skyward.wire.payloads.payload import Outgoing
 from skyward.wire.protocol.messages import Payload
 
-__all__ = ["error_of", "final", "settle"]
+__all__ = ["error_of", "final", "note_unsaved", "settle", "unsaved_error"]
 
 
 def final(work: Work, settled: Settle) -> Settle:
@@ -79,11 +81,13 @@ def _settle(
     for feeder in work.feeders:
         feeder.stop()
     if outcome in ("value", "raised") and work.unsaved and isinstance(arrived, EncodedResult):
-        work.left = arrived
-        work.future.set_exception(_unsaved(work, arrived))
-        if work.stream is not None:
-            work.stream.finish(work.future.result)
-        return
+        if not _is_cell(work, arrived):
+            work.left = arrived
+            work.future.set_exception(_unsaved(work, arrived))
+            if work.stream is not None:
+                work.stream.finish(work.future.result)
+            return
+        work.future.unsaved = work.unsaved  # the result has the variables of the cell, and perhaps an error of its own
     if outcome in ("value", "raised") and arrived is not None:
         if work.stream is not None and isinstance(arrived, EncodedResult):
             work.stream.finish(arrived.decode)
@@ -159,13 +163,41 @@ def _error(
             return TaskCancelledError(f"ended without a result{_where(work)}.", subject=name)
 
 
+def _is_cell(work: Work, arrived: EncodedResult) -> bool:
+    """Return whether a result is that of a cell, and not of a function of the user that has the name of ours."""
+    if work.code.name not in CELL_FUNCTIONS:
+        return False
+    from skyward.worker.cells.cell import CellResult  # only clients that run cells need it
+
+    try:
+        return isinstance(arrived.decode(), CellResult)
+    except Exception:  # raised by a class of the user: it must not end the loop
+        return False
+
+
 def _unsaved(work: Work, arrived: EncodedResult) -> VolumeError:
-    return VolumeError(
-        f"has ended{_where(work)}, but {work.unsaved}.",
-        arrived.decode,
-        subject=f"{work.code.name}()",
-        fix="What it returned is in `error.value`. The next task of that node uploads the files again.",
-    )
+    returned = "What it returned is in `error.value`."
+    return unsaved_error(f"{work.code.name}()", _where(work), work.unsaved, arrived.decode, returned)
+
+
+def unsaved_error(subject: str, where: str, unsaved: str, value: Callable[[], object], returned: str) -> VolumeError:
+    """Return the error of a task, or a cell, that has ended without an error of its own.
+
+    Args:
+        subject: the task.
+        where: where it has ended, as " on node 0".
+        unsaved: the files that could not be uploaded, as a sentence.
+        value: returns what the task returned.
+        returned: a sentence on where to find that.
+    """
+    return VolumeError(f"has ended{where}, but {unsaved}.", value, subject=subject, fix=returned)
+
+
+def note_unsaved(error: BaseException, unsaved: str, where: str = "") -> None:
+    """Add a note to the error of a task about the files that could not be uploaded either, once."""
+    note = f"Beside this error,{where} {unsaved}."
+    if note not in getattr(error, "__notes__", ()):
+        BaseException.add_note(error, note)  # its class may have a method of that name
 
 
 def error_of(failure: Failure) -> BaseException:
@@ -179,7 +211,7 @@ def error_of(failure: Failure) -> BaseException:
 def _with_notes(error: BaseException, work: Work) -> BaseException:
     """Add notes about the attempts of a task with retries, and about files that it could not leave in a volume."""
     if work.unsaved:
-        BaseException.add_note(error, f"Beside this error, {work.unsaved}.")
+        note_unsaved(error, work.unsaved)
     if work.retries.times and work.stream is not None and work.yielded:
         BaseException.add_note(error, "It was not run again: part of its stream had been delivered.")
     elif work.retries.times and work.retried:

@@ -9,8 +9,8 @@ from skyward.worker.cells.cell import CellRequest, run_cell
 pytestmark = pytest.mark.unit
 
 
-def outcome(source: str) -> CellOutcome:
-    return CellOutcome(run_cell(CellRequest(source)))
+def outcome(source: str, unsaved: str = "") -> CellOutcome:
+    return CellOutcome(run_cell(CellRequest(source)), unsaved)
 
 
 def test_result_has_the_variables_and_the_last_value() -> None:
@@ -31,6 +31,20 @@ def test_exception_of_a_cell_is_its_own_and_keeps_the_variables() -> None:
         assert raised.value.__notes__ == [".variables() has what the cell had assigned before: Own and x."]
     assert failed.variables()["x"] == 1
     assert type(raised.value) is failed.variables()["Own"]
+
+
+def test_files_that_could_not_be_uploaded_are_named_and_the_variables_kept() -> None:
+    ended = outcome("x = 1", "1 file could not be uploaded: s3://b/a; refused")
+    for _ in range(2):
+        with pytest.raises(sky.VolumeError, match="The cell has ended on node 0, but 1 file could not") as raised:
+            ended.collect()
+        assert raised.value.value == ended.variables() == {"x": 1}
+        assert str(raised.value).endswith(" `.variables()` has its variables.")
+    failed = outcome("raise KeyError('mine')", "1 file could not be uploaded: s3://b/a; refused")
+    for _ in range(2):
+        with pytest.raises(KeyError) as own:
+            failed.collect()
+        assert own.value.__notes__ == ["Beside this error, 1 file could not be uploaded: s3://b/a; refused."]
 
 
 def test_variable_that_was_not_returned_is_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -92,7 +92,21 @@ def test_end_tells_the_files_that_are_left_and_detaches_once() -> None:
     ],
 )
 def test_end_of_a_task_tells_the_files_that_are_left(left: tuple[str, ...], sentence: str) -> None:
-    assert with_volumes([], FakeVolume(*left)).after_task() == sentence
+    again = ". The next task of that node tries again" if left else ""
+    assert with_volumes([], FakeVolume(*left)).after_task() == sentence + again
+
+
+def test_end_of_a_task_tells_the_objects_that_are_kept_and_no_attempt_that_must_fail() -> None:
+    volume = FakeVolume()
+    volume.left = Unsaved(("s3://b/n",), "rename the file", ("s3://b/a", "s3://b/c"), is_tried_again=False)
+    kept = "2 objects were not deleted, since files that could not be uploaded may have their content: s3://b/a and s3:"
+    assert with_volumes([], volume).after_task() == (
+        f"1 file could not be uploaded: s3://b/n; {kept}//b/c; rename the file"
+    )
+    volume.left = Unsaved((), "the store is away", ("s3://b/a",))
+    assert with_volumes([], volume).after_task() == (
+        "1 object was not deleted: s3://b/a; the store is away. The next task of that node tries again"
+    )
 
 
 def test_states_are_told_on_request() -> None:
