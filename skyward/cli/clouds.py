@@ -3,6 +3,7 @@
 import dataclasses
 
 from skyward.cli.terminal.answers import write_json, write_lines, write_table
+from skyward.errors import ProviderMissingError, SpecError
 
 __all__ = ["print_costs", "print_findings"]
 
@@ -25,13 +26,20 @@ def print_costs(*, days: float = _WEEK, json: bool = False) -> int:
 
 
 def print_findings(*, providers: tuple[str, ...] = (), policy: bool = False, json: bool = False) -> int:
-    """Print the findings; return the exit status: 1 if there is a problem."""
+    """Print the findings; return the exit status: 1 if there is a problem.
+
+    Raises:
+        SpecError: there is no such cloud, or it needs no credentials.
+    """
     from skyward.pool.account.doctor import describe_health
     from skyward.pool.account.doctor import doctor as examine
     from skyward.pool.health.computer import describe_findings, examine_computer
 
     findings = [] if providers else examine_computer()
-    clouds = examine(providers)
+    try:
+        clouds = examine(providers)
+    except ProviderMissingError as error:
+        raise SpecError(str(error)) from None
     if json:
         rows = [{"kind": "computer", **dataclasses.asdict(each)} for each in findings]
         write_json(rows + [{"kind": "cloud", **dataclasses.asdict(each)} for each in clouds])

@@ -83,11 +83,18 @@ def _located(place: str) -> "Iterator[tuple[Storage, str, str]]":
         SpecError: it is none, or names a storage that skyward.toml does not have.
     """
     from skyward.config import load
-    from skyward.specs.storage import Storage
+    from skyward.specs.storage import Storage, checked_bucket
 
     found = _PLACE.fullmatch(place)
+    try:
+        checked_bucket(found and found["bucket"], "bucket")
+    except SpecError:
+        found = None
     if found is None:
-        raise SpecError(f"A place must be a bucket and a key, such as s3://bucket/folder, but got {place!r}.")
+        raise SpecError(
+            f"{place!r} is no place in a bucket: write s3://BUCKET/KEY, or NAME://BUCKET/KEY for a storage of "
+            "skyward.toml."
+        )
     match (found["storage"] or "s3").lower():
         case "s3":
             storage = Storage.s3()

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from shlex import join
 from typing import Any
 
 from skyward.commands.command import POOL_OPTION, Argument, Arguments, Command
@@ -80,6 +81,8 @@ def _read(argument: Argument, words: Sequence[str]) -> Any:
 
 
 def _refused(command: Command, line: str, words: Sequence[str]) -> UsageError:
+    if command.rest and len(words) > (count := len(command.arguments)):
+        return UsageError(f"{line} takes {command.rest} after `--`: end the line with `-- {join(words[count:])}`.")
     if any(each.required for each in command.arguments):
         phrases = " and ".join(each.phrase for each in command.arguments)
         return UsageError(f"{line} takes {phrases}: `{line} {command.example}`.")

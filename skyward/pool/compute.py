@@ -1072,6 +1072,11 @@ def nodes_with(pool: Compute, digest: bytes) -> frozenset[int]:
     return frozenset() if pool._pool is None else pool._pool.holds(digest)
 
 
+def limit_leases(pool: Compute) -> None:
+    """Keep the leases of a pool's nodes within its budget from now on, so that it holds if this process is killed."""
+    background.call(pool._ready().limit_leases)
+
+
 def send[T](pool: Compute, pending: PendingFunction[T], codes: "dict[int, PreparedCode]") -> Run[T]:
     """Send a call to one node, as `Compute.start` does.
 

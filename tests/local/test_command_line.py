@@ -239,7 +239,12 @@ def test_second_ctrl_c_leaves_the_nodes_to_their_lease(terminal: TmuxTerminal) -
     terminal.shows("working")
     terminal.press("C-c")
     terminal.shows("stopping, and giving the nodes back")
-    terminal.press("C-c")
+
+    def pressed_again() -> bool:  # at once, it is the same request
+        terminal.press("C-c")
+        return "left to their lease" in terminal.screen
+
+    wait_for(pressed_again, "the end of the command")
     assert started.ended().status == 130
     assert (
         "left to their lease for 10 min 0 s, and cost money meanwhile: `skyward reap named` terminates"
@@ -409,6 +414,45 @@ def test_pool_whose_only_node_is_lost_is_left_with_another_one(terminal: TmuxTer
     assert terminal.run("skyward exec kept -- echo hello", to_files=True).text == "hello\n"
 
 
+SAVING = """
+import os, time
+print("working", flush=True)
+try:
+    time.sleep(1000)
+except KeyboardInterrupt:
+    print("stopped", flush=True)
+    while not os.path.exists("go"):
+        time.sleep(0.01)
+    print("saved", flush=True)
+"""
+
+
+def test_second_ctrl_c_on_a_pool_that_stays_says_what_becomes_of_the_script(terminal: TmuxTerminal) -> None:
+    """Regression: it said that the script goes on, which was killed; what the script printed then was in no log."""
+    assert terminal.run("skyward up kept --detach", to_files=True).status == 0
+    started = terminal.start(f"skyward run --pool kept {script(terminal, 'saving.py', SAVING)}")
+    terminal.shows("working")
+    terminal.press("C-c")
+    terminal.shows("\nstopped")
+
+    def pressed_again() -> bool:  # at once, it is the same request
+        terminal.press("C-c")
+        return "what this command runs there is being stopped: it is killed within 10 s" in terminal.screen
+
+    wait_for(pressed_again, "the end of the command")
+    (terminal.folder / "go").touch()
+    assert started.ended().status == 130
+    logs = [sys.executable, "-m", "skyward", "logs", "kept"]
+    env = {**os.environ, "SKYWARD_DATA_DIR": str(terminal.folder / "data")}
+    printed = ["[node 0] working", "[node 0] stopped", "[node 0] saved"]
+
+    def lines() -> list[str]:
+        done = subprocess.run(logs, env=env, capture_output=True, text=True, check=True, timeout=60)
+        return [line for line in done.stdout.splitlines() if line in printed]
+
+    wait_for(lambda: lines() == printed, "what the script printed at its end")
+
+
 def test_command_waits_until_a_pool_is_free(terminal: TmuxTerminal) -> None:
     assert terminal.run("skyward up kept --detach", to_files=True).status == 0
     waiting = "import os, time\nprint('working', flush=True)\nwhile not os.path.exists('go'): time.sleep(0.01)\n"
@@ -416,7 +460,7 @@ def test_command_waits_until_a_pool_is_free(terminal: TmuxTerminal) -> None:
     terminal.shows("working")
     with terminal_in(folder_beside(terminal), SKYWARD_DATA_DIR=str(terminal.folder / "data")) as other:
         refused = other.run("skyward exec kept -- echo free", to_files=True)
-        assert refused.status == 1
+        assert refused.status == 2
         assert re.search(
             r"^skyward exec: Pool 'kept' is used by process \d+ on \S+ \(`skyward run --pool kept waiting\.py`, "
             r"since [\d:]+\), and by one process at a time: give --wait to wait until it is free\.$",
@@ -514,7 +558,7 @@ def test_pool_in_the_foreground_is_shown_and_given_back(terminal: TmuxTerminal) 
         assert refused.status == 1
         assert "which still runs: close it there, or give --force to ask that process." in refused.errors
         refused = other.run("skyward exec shown -- true", to_files=True)
-        assert (refused.status, "is used by process" in refused.errors) == (1, True)
+        assert (refused.status, "is used by process" in refused.errors) == (2, True)
         for command in ("logs shown --node 1", "ssh shown"):
             refused = other.run(f"skyward {command}", to_files=True)
             assert refused.status == 1
@@ -540,8 +584,47 @@ def test_owner_closes_its_pool_when_it_is_asked(terminal: TmuxTerminal) -> None:
         down = other.run("skyward down asked --force -y", to_files=True)
         assert down.status == 0
         assert re.fullmatch(r"asked: closed by process \d+ on \S+\n", down.text)
+        assert re.search(r"waiting for process \d+ on \S+ to close pool 'asked'\.$", down.errors.strip())
     assert started.ended().status == 0
     terminal.shows("closing: another process of this user asked for it.")
+
+
+def test_owner_that_is_suspended_is_named(terminal: TmuxTerminal) -> None:
+    """Regression: the command waited for 2 minutes, and said nothing."""
+    terminal.start("skyward up named")
+    terminal.shows("Pool named: 1 node active")
+    with terminal_in(folder_beside(terminal), SKYWARD_DATA_DIR=str(terminal.folder / "data")) as other:
+        (pool,) = status_of(other, "named")
+        owner = psutil.Process(int(str(pool["pid"])))
+        owner.suspend()
+        down = other.run("skyward down named --force -y", to_files=True)
+        assert (down.status, down.text) == (1, "")
+        assert re.search(
+            rf"process {owner.pid} on \S+ has not answered within 10 s\. If it is suspended, `kill -CONT {owner.pid}` "
+            rf"lets it go on; `kill -9 {owner.pid}` ends it, and then `skyward down named` terminates the machines\.$",
+            down.errors.strip(),
+        )
+        owner.kill()
+        wait_for(lambda: other.run("skyward down named -y", to_files=True).status == 0, "the end of its machines")
+
+
+@pytest.mark.parametrize("stays", [False, True], ids=["own", "left"])
+def test_script_whose_pool_another_process_closes_fails(terminal: TmuxTerminal, stays: bool) -> None:
+    """Regression: it was said to be a wrong command, with status 2."""
+    if stays:
+        assert terminal.run("skyward up named --detach", to_files=True).status == 0
+    started = terminal.start(f"skyward run {script(terminal, 'slow.py', SLOW)} --pool named", to_files=True)
+    out = started.path("out")
+    wait_for(lambda: out.exists() and out.read_text() == "working\n", "the output of the script")
+    with terminal_in(folder_beside(terminal), SKYWARD_DATA_DIR=str(terminal.folder / "data")) as other:
+        assert other.run("skyward down named --force -y", to_files=True).status == 0
+    done = started.ended()
+    assert (done.status, done.text.startswith("working\n")) == (1, True)
+    assert (
+        "skyward run: pool 'named' was closed by another process, as by `skyward down --force`, and slow.py was "
+        "stopped.\n" in done.errors
+    )
+    assert "send it again" not in done.errors
 
 
 def test_owner_that_is_killed_is_gone(terminal: TmuxTerminal) -> None:
@@ -578,7 +661,7 @@ def test_pool_with_unfinished_tasks_is_not_attached_to_in_passing(terminal: Tmux
     )
     assert terminal.run(f"{sys.executable} {write}", to_files=True).status == 0
     refused = terminal.run("skyward exec busy -- true", to_files=True)
-    assert refused.status == 1
+    assert refused.status == 2
     assert "Pool 'busy' may have tasks of its former process, whose results this command would lose" in refused.errors
     (terminal.folder / "go").touch()
     code = "import skyward as sky; pool = sky.attach('busy'); print(pool.recovered[0].result()); pool.close()"

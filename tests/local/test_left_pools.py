@@ -50,6 +50,20 @@ pool = sky.attach("left")
 assert pool.leave()
 """
 
+ENDS_AT_ONCE = """
+import os, time
+while pool.snapshot().lease >= 500:
+    time.sleep(0.01)
+os._exit(7)
+"""
+LIMITED = LEAVES.replace("OPTIONS", "ttl=600, budget=0.16").replace(
+    "assert pool.leave()",
+    """
+from skyward.pool.compute import limit_leases
+limit_leases(pool)
+# ends
+""",
+)
 INTERRUPTED = """
 import os, signal, sys
 import skyward as sky
@@ -132,6 +146,18 @@ def test_attaching_restores_the_lease_that_the_budget_had_shortened() -> None:
     assert pool.leave()
     assert pool.snapshot().lease == 600
     pool.close()
+
+
+@pytest.mark.parametrize("opens", [ATTACHES, LIMITED], ids=["attached", "own"])
+def test_killed_process_leaves_no_longer_lease_than_the_budget_covers(opens: str) -> None:
+    """Regression: its nodes had all of their lease, which cost many times the budget."""
+    if opens is ATTACHES:
+        run(LEAVES, ttl=600, budget=0.16)  # of 2 nodes for $0.001 a second: 80 s
+    run(opens.replace("# ends", ENDS_AT_ONCE))
+    assert (left().state, left().owner) == ("left", "")
+    assert left().spent + left().lease * 0.002 <= 0.16
+    wait_for(lambda: not workers(), "the end of the lease")
+    assert left().ended
 
 
 def test_pool_is_left_idle_though_nothing_ran_since_attaching() -> None:

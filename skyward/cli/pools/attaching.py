@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skyward.cli.terminal.answers import say
-from skyward.errors import UsageError
+from skyward.errors import SpecError, UsageError
 
 if TYPE_CHECKING:
     from skyward.cli.terminal.interrupts import Interrupts
@@ -51,7 +51,8 @@ def attached(
         budget: another maximum of its total cost, USD; None for the one that it has.
 
     Raises:
-        UsageError: there is no such pool, another process uses it, or its former process had unfinished tasks.
+        SpecError: there is no such pool, another process uses it, or its former process had unfinished tasks.
+        UsageError: it has no nodes to attach to, and was ended.
         ProvisioningError: its nodes cannot be reached.
     """
     import_module("skyward.pool.hooks")  # registers what closes the pools of this process, after what follows
@@ -72,7 +73,7 @@ def refuse_unless_free(name: str, *, waits: bool = False) -> None:
     """Refuse a pool that a command cannot attach to now; or, with `waits`, wait until no other process uses it.
 
     Raises:
-        UsageError: another process uses it, or its former process had unfinished tasks.
+        SpecError: another process uses it, or its former process had unfinished tasks.
     """
     from skyward.pool.reaping.recorded_pools import recorded_pools
 
@@ -80,7 +81,7 @@ def refuse_unless_free(name: str, *, waits: bool = False) -> None:
     while (used := _in_use(name)) is not None:
         user = describe_user(used)
         if not waits:
-            raise UsageError(
+            raise SpecError(
                 f"Pool {name!r} is used by {user}, and by one process at a time: give --wait to wait until it is free."
             )
         if not is_told:
@@ -88,7 +89,7 @@ def refuse_unless_free(name: str, *, waits: bool = False) -> None:
             is_told = True
         time.sleep(_LOOK_EVERY)
     if any(not each.owner and each.attachable and not each.left_idle for each in recorded_pools(name)):
-        raise UsageError(_unfinished(name))
+        raise SpecError(_unfinished(name))
 
 
 def describe_user(pool: "RecordedPool") -> str:
@@ -109,6 +110,7 @@ def describe_user(pool: "RecordedPool") -> str:
 
 def _attach(name: str, *, waits: bool, budget: float | None) -> "Compute":
     from skyward.pool.attach import attach
+    from skyward.pool.reaping.recorded_pools import recorded_pools
     from skyward.reporting.console import opening_quietly
 
     while True:
@@ -117,12 +119,15 @@ def _attach(name: str, *, waits: bool, budget: float | None) -> "Compute":
             with opening_quietly():
                 pool = attach(name, budget=budget)
             break
-        except UsageError:
-            if _in_use(name) is None:
-                raise  # else another process was quicker: it is named, or waited for
+        except UsageError as error:
+            if _in_use(name) is not None:  # another process was quicker: it is named, or waited for
+                continue
+            if recorded_pools(name):
+                raise SpecError(str(error)) from None
+            raise  # it was ended
     _, unfinished = wait([task.future for task in pool.recovered], _ARRIVES_WITHIN)
     if unfinished:
-        raise UsageError(_unfinished(name))
+        raise SpecError(_unfinished(name))
     return pool
 
 
@@ -173,10 +178,9 @@ def _leave_open() -> None:
         if not pool.is_open:  # it was closed: the budget is spent, or another process asked for it
             pool.close()
             continue
-        lease = pool.snapshot().lease
         try:
             if _has_node(pool) and pool.leave():
-                _tell_lease(pool, lease)
+                _tell_lease(pool)
                 continue
             why = _why_closed(pool)
         except UsageError as error:
@@ -196,11 +200,12 @@ def _why_closed(pool: "Compute") -> str:
     return f"its budget of {money_text(snapshot.budget)} is spent, and its nodes were given back; {more}"
 
 
-def _tell_lease(pool: "Compute", before: float) -> None:
+def _tell_lease(pool: "Compute") -> None:
     from skyward.formatting import duration_text, money_text
 
     snapshot = pool.snapshot()
-    if snapshot.lease < before and snapshot.budget is not None:
+    asked = max(spec.ttl for specs in pool.groups.values() for spec in specs)
+    if snapshot.lease < asked and snapshot.budget is not None:
         say(
             f"pool {pool.name!r} is left for {duration_text(snapshot.lease)}: the rest of its budget of "
             f"{money_text(snapshot.budget)} covers no more."

@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 
 __all__ = ["down"]
 
-_ANSWERED_WITHIN = 120.0
-"""Seconds that the owner of a pool has to close it: it is asked once a second, and terminates its machines then."""
+_HEEDED_WITHIN = 10.0
+_CLOSED_WITHIN = 120.0
+"""Seconds that the owner of a pool has to see the request, which it looks for every second, and to close the pool."""
 
 _LOOK_EVERY = 0.2
 
@@ -72,17 +73,21 @@ def _close(pool: "RecordedPool") -> bool:
 
 def _ask_owner(pool: "RecordedPool") -> bool:
     from skyward.journal import Journal
-    from skyward.journal.requests import request_to_close, withdraw_request
+    from skyward.journal.requests import is_heeded, request_to_close, withdraw_request
 
     request_to_close(pool.id)
-    deadline = time.monotonic() + _ANSWERED_WITHIN
+    say(f"waiting for {pool.owner} to close pool {pool.name!r}.")
+    asked = time.monotonic()
     with Journal() as journal:
         while any(entry.id == pool.id for entry in journal.pools(pool.name)):
-            if time.monotonic() > deadline:
+            has_answered = is_heeded(pool.id)
+            within = _CLOSED_WITHIN if has_answered else _HEEDED_WITHIN
+            if time.monotonic() - asked > within:
                 withdraw_request(pool.id)
+                fault = f"has not closed pool {pool.name!r}" if has_answered else "has not answered"
                 say(
-                    f"{pool.owner} did not close pool {pool.name!r} within {_ANSWERED_WITHIN:g} s: end that process, "
-                    f"and run `skyward down {pool.name}` again."
+                    f"{pool.owner} {fault} within {within:g} s. If it is suspended, `kill -CONT {pool.pid}` lets it go "
+                    f"on; `kill -9 {pool.pid}` ends it, and then `skyward down {pool.name}` terminates the machines."
                 )
                 return False
             time.sleep(_LOOK_EVERY)

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from skyward.cli.pools.opening import lease_text
 from skyward.cli.terminal.interrupts import Signalled
+from skyward.worker.scripts.process import GRACE
 
 if TYPE_CHECKING:
     from skyward.pool.compute import Compute
@@ -37,9 +38,10 @@ def of_attached(name: str) -> Signalled:
     return Signalled(
         f"stopping; pool {name!r} stays",
         f"leaving pool {name!r}",
-        "ends this command at once, while its work goes on",
-        f"pool {name!r} is left to its lease, with the work that runs there: `sky.attach({name!r})` has its result, "
-        f"and `skyward down {name}` terminates the nodes.",
+        "ends this command at once, while its work is being stopped there",
+        f"pool {name!r} is left to its lease, and what this command runs there is being stopped: it is killed within "
+        f"{GRACE:g} s of the first signal. `skyward logs {name}` shows what it prints until then. "
+        f"`sky.attach({name!r})` takes the pool over, and `skyward down {name}` terminates the nodes.",
     )
 
 

@@ -17,6 +17,7 @@ __all__ = ["status"]
 
 def status(*, pool: str | None = None, json: bool = False) -> int:
     """Print the pools, and the machines of one; return 1 if there is no pool of that name."""
+    from skyward.formatting import count_text
     from skyward.pool.reaping.recorded_pools import recorded_pools
 
     found = recorded_pools(pool)
@@ -36,7 +37,8 @@ def status(*, pool: str | None = None, json: bool = False) -> int:
         if each.unreadable:
             say(f"the records of pool {each.name!r} cannot be read here: {each.unreadable}.")
         if each.unanswered and not each.owner:
-            say(f"{each.unanswered} requests of pool {each.name!r} have no answer, and may have launched machines.")
+            requests, have = count_text(each.unanswered, "request"), "has" if each.unanswered == 1 else "have"
+            say(f"{requests} of pool {each.name!r} {have} no answer, and may have launched machines.")
     return 0
 
 

@@ -27,6 +27,7 @@ _DRAW_EVERY = 0.5
 
 def up(*, pool: str, detach: bool = False, quiet: bool = False, options: Mapping[str, Any] | None = None) -> int:
     """Open a pool; return the exit status: 0, or 128 and the signal that ended the wait for it to open."""
+    from skyward.pool.compute import limit_leases
     from skyward.pool.reaping.recorded_pools import recorded_pools
     from skyward.reporting.console import opening_quietly
 
@@ -50,6 +51,7 @@ def up(*, pool: str, detach: bool = False, quiet: bool = False, options: Mapping
         if detach:
             return _detach(compute, interrupts)
         with suppress(KeyboardInterrupt):
+            limit_leases(compute)
             _show(compute, interrupts)
         with interrupts.closing():
             compute.close()

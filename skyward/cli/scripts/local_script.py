@@ -35,11 +35,14 @@ class LocalScript:
         """Return the script at a path. Nothing is imported or run.
 
         Raises:
-            SpecError: there is no such script, or it cannot be read.
+            SpecError: there is no such script, it is no file, or it cannot be read.
         """
         folder = os.getcwd()
         if Path(path).is_dir():
-            raise SpecError(f"{path} is a folder: name the script in it.")
+            raise SpecError(f"{path} is a folder: give a file, such as the script in it.")
+        is_device = os.path.abspath(path).startswith(("/dev/", "/proc/"))  # such as standard input, which is another
+        if is_device or (Path(path).exists() and not Path(path).is_file()):
+            raise SpecError(f"{path} is no file: give a file, since the script is read anew where it runs.")
         try:
             source = Path(path).read_bytes()
         except FileNotFoundError:

@@ -82,6 +82,8 @@ def run(
     with Interrupts(speaker(), signalled) as interrupts:
         try:
             with ExitStack() as stack:
+                from skyward.pool.compute import limit_leases
+
                 if compute is None:
                     used = stack.enter_context(attached(name, interrupts, waits=wait, budget=given.get(BUDGET.target)))
                     check_group(on, name, used.groups)
@@ -90,6 +92,7 @@ def run(
                     with _opening(quiet=quiet):
                         used = compute.open()
                     stack.callback(_close, compute, interrupts)
+                    limit_leases(used)
                 request, transfer = _prepared(local, asked, on, rest, shared=was_shared(used))
                 status = stream(used, request, on, transfer, timeout=timeout, stays=compute is None)
             return status

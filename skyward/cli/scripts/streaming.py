@@ -11,7 +11,7 @@ from skyward.cli.scripts.everywhere import tell_left_out
 from skyward.cli.scripts.writing import ScriptOutput
 from skyward.cli.terminal.answers import say
 from skyward.control.act.tasks.run import Run
-from skyward.errors import SkywardError, SpecError, TaskTimeoutError, UsageError, VolumeError
+from skyward.errors import PoolClosedError, SkywardError, SpecError, TaskTimeoutError, UsageError, VolumeError
 from skyward.files.transfer.transfer import FileTransfer
 from skyward.formatting import nodes_text
 from skyward.functions.decorator import function
@@ -77,6 +77,12 @@ def stream(
         ends = _stopped(runs)
         of = "" if timeout is None else f" of {timeout:g} s"
         raise TaskTimeoutError(f"{request.words[0]} ran past its timeout{of}, and was stopped.") from None
+    except PoolClosedError:
+        say(
+            f"pool {pool.name!r} was closed by another process, as by `skyward down --force`, and {request.words[0]} "
+            "was stopped."
+        )
+        return 1
     except UsageError as error:  # there is no such place in the pool, and nothing has run
         raise SpecError(str(error)) from None
     except VolumeError:  # of all nodes that failed: the script has ended

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -12,6 +13,12 @@ __all__ = ["Interrupts", "Signalled"]
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
+_ONE_REQUEST = 1.0
+"""Seconds from the first signal in which further ones belong to it.
+
+`timeout` signals its child and then its group, a terminal that closes sends SIGHUP and maybe SIGTERM, and keys bounce.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Signalled:
@@ -20,7 +27,7 @@ class Signalled:
     Attributes:
         stopping: what the first one does.
         closing: what the command does when the first one finds it at its end.
-        again: what a second one will do.
+        again: what a second one will do, if it comes later than within a second.
         left: what becomes of the nodes after that.
     """
 
@@ -43,6 +50,7 @@ class Interrupts:
 
     def __init__(self, speaker: str, signalled: Callable[[], Signalled]) -> None:
         self.signal = 0
+        self._since = 0.0
         self._speaker = speaker
         self._signalled = signalled
         self._is_closing = False
@@ -87,12 +95,15 @@ class Interrupts:
                 self._write(sentence, "")
 
     def _on_signal(self, number: int, _: FrameType | None) -> None:
+        if self.signal and time.monotonic() - self._since < _ONE_REQUEST:
+            return
         says = self._signalled()
         if self.signal:
             self._write(says.left)
             os._exit(128 + number)
-        self.signal = number
-        sentence = f"{says.closing if self._is_closing else says.stopping}; Ctrl-C again {says.again}"
+        self.signal, self._since = number, time.monotonic()
+        further = "Ctrl-C again" if number == signal.SIGINT else "a second signal"
+        sentence = f"{says.closing if self._is_closing else says.stopping}; {further} {says.again}"
         if self._held is None:
             self._write(sentence)
         else:

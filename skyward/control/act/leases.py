@@ -1,4 +1,4 @@
-"""The leases of a pool's nodes once its process has left it: as long as the rest of its budget covers."""
+"""The leases of a pool's nodes: as long as the rest of its budget covers, once its process has left it, or before."""
 
 from collections.abc import Callable, Collection
 from math import inf
@@ -8,11 +8,16 @@ from skyward.control.act.nodes.launching import Launcher
 from skyward.control.decide.machines.budget import LEAVE_RESERVE, WATCHDOG_RESERVE, Ledger
 from skyward.formatting import money_text, nodes_text
 from skyward.journal import PoolRecord
+from skyward.link.ssh.worker import FINISHES_WITHIN
 
-__all__ = ["Leases"]
+__all__ = ["RENEW_EVERY", "Leases"]
+
+RENEW_EVERY = 20.0
+"""Seconds between two looks at what the rest of the budget covers, each of which may shorten the leases."""
 
 _SHORTEST = 1.0
-"""Seconds of a lease at least."""
+_SHORTEST_HELD = 10.0
+"""Seconds of a lease at least, and of one that a living process renews: a pause of it must not end the work."""
 
 
 class Leases:
@@ -28,6 +33,7 @@ class Leases:
 
     Attributes:
         is_left: True once the process of the pool has left it.
+        is_limited: True if the budget limits the leases before that, too, so that it holds however the process ends.
         shortened: the lease in seconds if the budget covers no longer one; else None.
     """
 
@@ -41,6 +47,8 @@ class Leases:
         now: Callable[[], float],
     ) -> None:
         self.is_left = False
+        self.is_limited = False
+        self._most = inf
         self.shortened: float | None = None
         self._fleet = fleet
         self._launchers = launchers
@@ -66,24 +74,38 @@ class Leases:
         Once a node has answered, the ends of the tasks that it had reported before have arrived, too.
         """
         self.is_left = True
-        most = max(0.0, self._covered)
+        await self._set(max(0.0, self._covered))
+
+    async def limit(self) -> None:
+        """Make the leases no longer than the rest of the budget covers until the next call, if they are limited."""
+        if not self.is_limited:
+            return
+        most = self._covered - RENEW_EVERY
+        # A process that lives watches the budget itself, and ends the nodes before the shortest of these leases does.
+        most = inf if most >= self._longest + FINISHES_WITHIN else max(_SHORTEST_HELD, most)
+        if most < inf or self._most < inf:
+            await self._set(most)
+
+    def take_over(self) -> None:
+        """Have the next `limit` set the leases, which the former process may have shortened."""
+        self._record.set_lease(self._longest)
+        self._most = 0.0
+        self.is_limited = True
+
+    async def _set(self, most: float) -> None:
+        self._most = most
         silent = await self._fleet.set_leases(most)
+        before = self.shortened
         if most == inf:
             self.shortened = None
+            if before is not None:
+                self._record.set_lease(self._longest)
             return
         lease = min(self._longest, most)
         self.shortened = self._longest if silent else lease
         self._record.set_lease(self.shortened)
-        if silent and lease < self._longest:
+        if self.is_left and silent and lease < self._longest:
             self._note(f"{nodes_text(silent)} did not answer, so that the lease could exceed the budget.")
-
-    def record_longest(self) -> None:
-        """Record the leases of the specs: the former process may have shortened them."""
-        self._record.set_lease(self._longest)
-
-    async def restore(self) -> None:
-        """Give the nodes the leases of their specs."""
-        await self._fleet.set_leases(inf)
 
     @property
     def _longest(self) -> float:

@@ -16,7 +16,7 @@ from skyward import events
 from skyward.control.act.bill import bill_notice
 from skyward.control.act.driver import Timer, boot_limit, plane_of, price_warning
 from skyward.control.act.event_publisher import FAILURES, EventPublisher
-from skyward.control.act.leases import Leases
+from skyward.control.act.leases import RENEW_EVERY, Leases
 from skyward.control.act.machines.guarded import ProviderCallError
 from skyward.control.act.machines.offers import isolated_providers, provider_config
 from skyward.control.act.machines.warm import warm_notice
@@ -48,7 +48,7 @@ from skyward.events.decisions import DecisionEvent
 from skyward.formatting import joined
 from skyward.journal import ClusterEntry, PoolRecord, SizeEntry, UpdateEntry, nodes_of
 from skyward.journal.costs import summed
-from skyward.journal.requests import is_requested, withdraw_request
+from skyward.journal.requests import heed_request, is_requested, withdraw_request
 from skyward.process.background_tasks import BackgroundTasks
 from skyward.process.lifespan import Lifespan, Say
 from skyward.providers.protocol import acts_on
@@ -66,8 +66,6 @@ __all__ = ["Pool"]
 
 _HEED_EVERY = 1.0
 """Seconds between looks at whether another process asks for the pool to be closed."""
-
-_RENEW_EVERY = 20.0
 
 _NO_SPECS: Mapping[str, SpecHistory] = MappingProxyType({})
 
@@ -202,8 +200,8 @@ class Pool:
         await self._lifespan.open(self._open())
         self._life.move("ready", _now())
         if earlier:
-            self.leases.record_longest()
-            self._background.spawn(self.leases.restore())
+            self.leases.take_over()
+            self._background.spawn(self._renew_leases())
         else:
             self._record.is_idle = True
         if earlier and self._unsent:
@@ -462,6 +460,11 @@ class Pool:
 
     # Leaving.
 
+    def limit_leases(self) -> None:
+        """Keep the leases within the rest of the budget from now on, and not only once this process leaves the pool."""
+        self.leases.is_limited = True
+        self._background.spawn(self._renew_leases())
+
     def keep_as_found(self) -> None:
         """Have `close` leave the machines of a former process as they were, if it does not end what is gone."""
         self._keep_machines = self._is_attached
@@ -483,6 +486,7 @@ class Pool:
         """Close the pool when another process of this user asks for it: `skyward down --force`."""
         while not is_requested(self._record.id):  # noqa: ASYNC110 - another process sets it
             await asyncio.sleep(_HEED_EVERY)
+        heed_request(self._record.id)
         self.note("closing: another process of this user asked for it.")
         self._closing_on_request = asyncio.get_running_loop().create_task(self._close_on_request())
 
@@ -498,14 +502,16 @@ class Pool:
         """Renew the pool's record periodically, as a heartbeat of this process."""
         while True:
             self._record.renew()
-            if self.leases.is_left:
-                await self._renew_leases()
-            await asyncio.sleep(_RENEW_EVERY)
+            await self._renew_leases()
+            await asyncio.sleep(RENEW_EVERY)
 
     async def _renew_leases(self) -> None:
-        """Adapt the leases of a pool that is left, while this process still runs, to the rest of the budget."""
+        """Adapt the leases, if they are limited while this process still runs, to the rest of the budget."""
         try:
-            await self.leave()
+            if self.leases.is_left:
+                await self.leave()
+            else:
+                await self.leases.limit()
         except JournalError as error:  # the pool goes on
             _logger.warning("could not record the leases of pool %r: %s", self.name, error)
 
@@ -603,7 +609,7 @@ class Pool:
         if terms == self._recorded_terms:
             return
         self._recorded_terms = terms
-        if self.leases.is_left:
+        if self.leases.is_left or self.leases.is_limited:
             self._background.spawn(self._renew_leases())
         try:
             self._record.set_costs(ledger.spent(now), *terms)

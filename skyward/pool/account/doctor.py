@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from skyward.errors import ProviderMissingError
+from skyward.formatting import joined
 from skyward.market.candidates import CandidateProvider
 from skyward.market.requests import reason_of
 from skyward.pool.account.clouds import known_clouds
@@ -61,7 +62,9 @@ def doctor(providers: Sequence[str] = ()) -> list[CloudHealth]:
     known = {each.name: each for each in known_clouds()}
     for name in providers:
         if name not in known:
-            raise ProviderMissingError(f"No provider {name!r} needs credentials; {closest(name, known)}")
+            hint = closest(name, known)
+            hint = f"; {hint}" if hint.startswith("did") else f". Those are {joined(sorted(known))}."
+            raise ProviderMissingError(f"{name!r} is no provider with credentials that could be checked{hint}")
     chosen = [known[name] for name in providers] or list(known.values())
     return background.run(_examine_all(chosen)).result()
 

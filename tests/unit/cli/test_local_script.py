@@ -1,5 +1,6 @@
 """A script on this computer: what goes with it to a node."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -57,13 +58,22 @@ def test_modules_of_the_import_path_are_sent_for_the_import_path(
     ("path", "sentence"),
     [
         ("none.py", "There is no script none.py in "),
-        (".", ". is a folder: name the script in it."),
+        (".", ". is a folder: give a file, such as the script in it."),
+        ("/dev/stdin", "/dev/stdin is no file: give a file, "),
+        ("/proc/self/fd/0", "/proc/self/fd/0 is no file: give a file, "),
     ],
 )
 def test_wrong_script_is_named(path: str, sentence: str) -> None:
     with pytest.raises(SpecError, match="^") as refused:
         LocalScript.at(path)
     assert str(refused.value).startswith(sentence)
+
+
+def test_pipe_is_no_script(folder: Path) -> None:
+    """Regression: the command waited for a writer, or for what another one had read already."""
+    os.mkfifo(folder / "pipe")
+    with pytest.raises(SpecError, match=r"^pipe is no file: give a file, "):
+        LocalScript.at("pipe")
 
 
 def test_script_outside_of_the_folder_has_no_place_on_a_node(folder: Path) -> None:

@@ -55,4 +55,6 @@ def test_signals_are_described_by_what_becomes_of_the_nodes() -> None:
     assert "are left to their lease for 2 min 0 s, and cost money meanwhile: `skyward reap lasting`" in lasting.left
     stays = of_attached("kept")
     assert "giving" not in stays.stopping + stays.closing
-    assert stays.left.startswith("pool 'kept' is left to its lease, with the work that runs there:")
+    assert stays.left.startswith(
+        "pool 'kept' is left to its lease, and what this command runs there is being stopped: "
+    )

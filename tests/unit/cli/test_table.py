@@ -106,6 +106,21 @@ def test_help_loads_no_cloud_and_no_notebook() -> None:
         ),
         (["run", "x.py", "--epochs", "3"], "skyward run: has no option --epochs; `skyward run --help` lists them."),
         (["up", "a", "b"], "skyward up: takes the name of a pool: `skyward up train --nodes 2 --gpu A100`."),
+        (["exec", "k2", "echo", "a b"], "skyward exec: takes COMMAND after `--`: end the line with `-- echo 'a b'`."),
+        (["run", "args.py", "--pool", "k2", "3"], "skyward run: takes ARGS after `--`: end the line with `-- 3`."),
+        (["exec"], "skyward exec: takes the name of a pool: `skyward exec train -- nvidia-smi`."),
+        (
+            ["volume", "ls", "./"],
+            "skyward volume: './' is no place in a bucket: write s3://BUCKET/KEY, or NAME://BUCKET/KEY for ",
+        ),
+        (
+            ["doctor", "local"],
+            "skyward doctor: 'local' is no provider with credentials that could be checked. Those are aws, ",
+        ),
+        (
+            ["doctor", "awz"],
+            "skyward doctor: 'awz' is no provider with credentials that could be checked; did you mean ",
+        ),
         (["completion", "csh"], "skyward completion: There is no completion for 'csh': write bash, zsh or fish."),
     ],
 )

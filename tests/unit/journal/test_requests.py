@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from skyward.journal import Claim
-from skyward.journal.requests import is_requested, request_to_close, withdraw_request
+from skyward.journal.requests import heed_request, is_heeded, is_requested, request_to_close, withdraw_request
 
 pytestmark = pytest.mark.unit
 
@@ -25,6 +25,16 @@ def test_request_is_seen_until_it_is_withdrawn() -> None:
     withdraw_request("pool-1")
     withdraw_request("pool-1")
     assert not is_requested("pool-1")
+
+
+def test_owner_heeds_a_request() -> None:
+    request_to_close("pool-1")
+    assert not is_heeded("pool-1")
+    heed_request("pool-1")
+    assert is_heeded("pool-1")
+    assert is_requested("pool-1")
+    withdraw_request("pool-1")
+    assert is_heeded("pool-1"), "it has closed the pool"
 
 
 def test_request_is_private_to_the_user(data: Path) -> None:
