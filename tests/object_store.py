@@ -40,8 +40,9 @@ class Bucket:
 
     def clear(self) -> None:
         """Delete all objects."""
-        for key in self.store.keys(self.name):
-            self.store.client.delete_object(Bucket=self.name, Key=key)
+        while keys := self.store.keys(self.name):  # a page of them
+            for key in keys:
+                self.store.client.delete_object(Bucket=self.name, Key=key)
 
     def keys(self, prefix: str = "") -> list[str]:
         """Return the keys of the objects, without those that mark folders."""
@@ -50,7 +51,14 @@ class Bucket:
 
 @contextlib.contextmanager
 def object_store(host: str = "127.0.0.1", name: str = "bucket") -> Iterator[Bucket]:
-    """Run a store with an empty bucket, which listens at an address of this host."""
+    """Run a store with an empty bucket, which listens at an address of this host.
+
+    All stores of this process have the same buckets, so the bucket is removed at the end.
+    """
     with storage.object_store(host) as store:
         store.client.create_bucket(Bucket=name)
-        yield Bucket(name, store)
+        bucket = Bucket(name, store)
+        yield bucket
+        with contextlib.suppress(store.client.exceptions.NoSuchBucket):
+            bucket.clear()
+            store.client.delete_bucket(Bucket=name)
