@@ -124,7 +124,7 @@ def test_panel_guides_to_the_first_pool(lab: Lab, server: tuple[str, Path]) -> N
     lab.panel.get_by_label("provider", exact=True).select_option("cloud")
     lab.panel.get_by_label("nodes", exact=True).fill("9:3")
     wrong = lab.panel.locator(".skyward-Form-wrong")
-    wrong.get_by_text("must not be less than min").wait_for()
+    wrong.get_by_text("is less than the minimum, 9").wait_for()
     lab.panel.get_by_label("nodes", exact=True).fill("1:3")
     price.get_by_text("$1.50/h \N{EN DASH} $4.50/h").wait_for()
     wrong.wait_for(state="detached")
