@@ -31,6 +31,7 @@ from skyward.providers.protocol import (
     Offer,
     Provider,
 )
+from skyward.providers.recorded_process import recorded_process
 from skyward.specs import Spec
 from skyward.values import limits
 from skyward.values.validation import number, seconds, shown, whole
@@ -189,7 +190,8 @@ class _LocalProvider:
         # Accessed like a machine that outlives the client: through a command, which here runs its arguments.
         command = (sys.executable, "-ISc", _ENTER, "env", "SKYWARD_METRICS_SCOPE=processes", "SKYWARD_SHARED_FILES=1")
         name, folder = f"this machine ({directory.name})", str(directory)
-        return ExecAccess(command, name, folder, python=sys.executable, terminal=("sh", "-c", _SHELL, "sh", folder))
+        terminal = ("sh", "-c", _SHELL, "sh", folder)
+        return ExecAccess(command, name, folder, python=sys.executable, terminal=terminal, is_local=True)
 
     async def get_instance(self, cluster: Cluster, instance_id: str) -> tuple[Cluster, Instance | None]:
         """Return the machine, which runs at once. A machine of a former process exists if its directory does.
@@ -233,16 +235,9 @@ def _number(instance_id: str) -> int:
 def _end_workers(directory: Path) -> None:
     """Kill the workers that have outlived their client, with all their child processes."""
     for file in directory.glob("nodes/*/pid"):
-        with contextlib.suppress(OSError, ValueError):  # it has exited, or is starting
-            pid, born = file.read_text().strip().split(" ", 1)
-            if born == _born(pid):
-                os.killpg(int(pid), signal.SIGKILL)
-
-
-def _born(pid: str) -> str:
-    """Return the start time of a process, as the link records it: it differs if the pid was reused."""
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return f"{boot} {Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()[19]}"
+        if (number := recorded_process(file, zombies=True)) is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(number, signal.SIGKILL)
 
 
 async def _remove(directory: str) -> None:

@@ -139,6 +139,7 @@ class ExecAccess:
         starter: directory on the machine from which a process of the provider runs the scripts named `*.start`, in the
             background. The worker is started by it and has its files there. Empty if a worker that a command starts
             outlives the command.
+        is_local: True if the worker is a process of this computer, with its files in `directory`.
     """
 
     command: tuple[str, ...]
@@ -149,6 +150,7 @@ class ExecAccess:
     terminal: tuple[str, ...] = ()
     shell: bool = False
     starter: str = ""
+    is_local: bool = False
 
     @property
     def target(self) -> str:

@@ -9,11 +9,9 @@ from pathlib import Path
 from skyward.errors import JournalError
 from skyward.journal import Claim, CostEntry, Journal, MachineEntry, PoolEntry
 from skyward.providers.protocol import ExecAccess, LocalAccess
+from skyward.providers.recorded_process import recorded_process
 
 __all__ = ["end_costs", "has_ended"]
-
-_SHARES_FILES = "SKYWARD_SHARED_FILES=1"
-"""Word in the command that enters a machine which is a process on this computer."""
 
 
 def has_ended(entry: PoolEntry, machine: MachineEntry, *, owned: bool) -> bool:
@@ -24,10 +22,10 @@ def has_ended(entry: PoolEntry, machine: MachineEntry, *, owned: bool) -> bool:
     match machine.instance.access:
         case LocalAccess():
             return not owned  # it ends with the process that started it
-        case ExecAccess(command=command, directory=str(directory)) if _SHARES_FILES in command:
+        case ExecAccess(is_local=True, directory=str(directory)):
             if entry.host != socket.gethostname() or (owned and machine.worker is None):  # it may be starting
                 return False
-            return not any(map(_runs, Path(directory).glob("nodes/*/pid")))
+            return all(recorded_process(file) is None for file in Path(directory).glob("nodes/*/pid"))
         case _:
             return False
 
@@ -47,13 +45,3 @@ def end_costs(journal: Journal, entry: PoolEntry, claim: Claim, machines: Collec
             left = 0.0 if all_gone else max(0.0, costs.per_hour - sum(bill.per_hour for bill in bills))
             at = max(at, costs.at)
             journal.set_costs(entry.id, CostEntry(costs.until(at), left, at, costs.budget))
-
-
-def _runs(file: Path) -> bool:
-    """Return whether the process of a file with its number and its start time runs."""
-    with contextlib.suppress(OSError, ValueError):
-        number, started = file.read_text().strip().split(" ", 1)
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        since = Path(f"/proc/{int(number)}/stat").read_text().rpartition(")")[2].split()
-        return since[0] != "Z" and started == f"{boot} {since[19]}"
-    return False

@@ -12,13 +12,13 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from skyward.storage.listing import ObjectEntry
 from skyward.storage.location import BucketLocation
-from skyward.worker.volumes.locks import is_locked
+from skyward.worker.volumes.locks import is_locked, locked
 
 __all__ = ["PART", "RECORD", "USED", "CachedTrees", "contents_of", "locked_prefix", "stat_of"]
 
@@ -49,13 +49,11 @@ def stat_of(path: Path) -> Stat | None:
 class CachedTrees:
     """The trees of one prefix of a bucket in the cache of this machine.
 
-    Args:
-        cache: folder of the whole cache.
-        location: the prefix.
+    Attributes:
+        folder: their folder.
     """
 
     folder: Path
-    _lock: int = -1
     _used: int = -1
 
     @classmethod
@@ -66,15 +64,9 @@ class CachedTrees:
         folder.mkdir(parents=True, exist_ok=True)
         return cls(folder)
 
-    @contextlib.contextmanager
-    def fetching(self) -> Iterator[None]:
-        """Hold the lock of the prefix: no other process of this machine fetches it, or removes trees."""
-        lock = os.open(self.folder / _LOCK, os.O_CREAT | os.O_RDWR, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(lock)
+    def fetching(self) -> contextlib.AbstractContextManager[bool]:
+        """Return a context with the lock of the prefix: no other process here fetches it, or removes trees."""
+        return locked(self.folder / _LOCK, waits=True)
 
     def tree(self, contents: str) -> Path:
         """Return the folder of a tree."""
@@ -96,7 +88,7 @@ class CachedTrees:
         tree = self.tree(contents)
         if record is None or not tree.is_dir():
             return None
-        return [each for each in entries if stat_of(tree / each.key) != record.get(each.key)]
+        return [each for each in entries if stat_of(tree / each.key) != record.get(each.key, (None, ""))[0]]
 
     def link_known(self, contents: str, entries: Sequence[ObjectEntry]) -> set[str]:
         """Link the objects that complete trees have into the incomplete one; return their keys."""
@@ -104,12 +96,9 @@ class CachedTrees:
         wanted = {(each.key, each.etag, each.size): each for each in entries}
         done: set[str] = set()
         for known in self.folder.glob(f"*{RECORD}"):
-            record, etags = self._record(known.stem), self._etags(known.stem)
-            if record is None:
-                continue
-            for key, stat in record.items():
+            for key, (stat, etag) in (self._record(known.stem) or {}).items():
                 file = self.tree(known.stem) / key
-                entry = wanted.get((key, etags.get(key, ""), stat[0]))
+                entry = wanted.get((key, etag, stat[0]))
                 if entry is None or key in done or stat_of(file) != stat:
                     continue
                 target = part / key
@@ -183,15 +172,17 @@ class CachedTrees:
             if part.stem != contents:
                 _remove(part)
 
-    def _record(self, contents: str) -> Mapping[str, Stat] | None:
+    def _record(self, contents: str) -> Mapping[str, tuple[Stat, str]] | None:
+        """Return what is recorded of each object: its file as it was, and its ETag; None if there is no record."""
         with contextlib.suppress(OSError, ValueError):
             known = json.loads((self.folder / f"{contents}{RECORD}").read_text())
-            return {key: (size, modified) for key, (size, modified, _) in known.items()}
+            return {key: ((size, modified), etag) for key, (size, modified, etag) in known.items()}
         return None
 
-    def _etags(self, contents: str) -> Mapping[str, str]:
-        known = json.loads((self.folder / f"{contents}{RECORD}").read_text())
-        return {key: etag for key, (_, _, etag) in known.items()}
+
+def locked_prefix(folder: Path) -> contextlib.AbstractContextManager[bool]:
+    """Return a context that holds the lock of a prefix if no other process has it, and whether that is so."""
+    return locked(folder / _LOCK)
 
 
 def _finish(folder: Path, keys: set[str]) -> None:
@@ -207,16 +198,3 @@ def _finish(folder: Path, keys: set[str]) -> None:
 
 def _remove(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def locked_prefix(folder: Path) -> Iterator[bool]:
-    """Hold the lock of a prefix if no other process has it, and yield whether that is so."""
-    lock = os.open(folder / _LOCK, os.O_CREAT | os.O_RDWR, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield True
-    except BlockingIOError:
-        yield False
-    finally:
-        os.close(lock)

@@ -52,7 +52,7 @@ def test_message_has_the_credentials_as_they_are_when_a_node_starts() -> None:
     storage = sky.Storage("https://store.invalid", access_key="key", secret_key=lambda: next(keys))
     of = sky.Spec(volumes=[sky.Volume("bucket", "/data", storage=storage)])
     for expected in ("first", "second"):
-        command = asyncio.run(attach_command(of, None, is_local=False))
+        command = asyncio.run(attach_command(of, None))
         assert command is not None
         assert command.volumes[0].location.secret_key == expected
         assert expected not in repr(command)

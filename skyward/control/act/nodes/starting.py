@@ -90,9 +90,8 @@ class WorkerStarter:
         within = self._options.bootstrap_timeout or START_TIMEOUT
         volumes = None
         if node.worker_entry is None:
-            is_local = offered.source.provider == "local"
             try:
-                volumes = await attach_command(offered.spec, node.instance.access, is_local=is_local)
+                volumes = await attach_command(offered.spec, node.instance.access)
             except CredentialsError as error:
                 raise NodeStartError(str(error), is_final=True) from error
         try:
@@ -169,7 +168,7 @@ class WorkerStarter:
         match access:
             case LocalAccess(directory=directory):
                 pass
-            case ExecAccess(directory=str(directory)) if offered.source.provider == "local":
+            case ExecAccess(is_local=True, directory=str(directory)):
                 pass
             case _:
                 return {}

@@ -10,7 +10,7 @@ from dataclasses import replace
 from skyward.bootstrap.client_environment import cache_directory
 from skyward.control.act.machines.offers import provider_config
 from skyward.errors import CredentialsError, ProvisioningError, SpecError, StorageError
-from skyward.providers.protocol import Access, LocalAccess, native_volumes
+from skyward.providers.protocol import Access, ExecAccess, LocalAccess, native_volumes
 from skyward.specs import Image, Spec, Storage, Volume
 from skyward.specs.plugin import PluginStep
 from skyward.specs.storage import lacks_keys
@@ -78,13 +78,12 @@ def with_volume_tools(steps: tuple[PluginStep, ...], volumes: Sequence[Volume]) 
     return (*steps, _TOOLS) if any(volume.mode in ("auto", "mount") for volume in volumes) else steps
 
 
-async def attach_command(spec: Spec, access: Access | None, *, is_local: bool) -> AttachVolumes | None:
+async def attach_command(spec: Spec, access: Access | None) -> AttachVolumes | None:
     """Return the message that attaches the volumes of a node, with credentials that are looked up now.
 
     Args:
         spec: spec of the node; None is returned if it has no volumes, or its provider attaches them.
         access: access to its machine.
-        is_local: whether that is the client's own machine.
 
     Raises:
         CredentialsError: there are no credentials.
@@ -92,6 +91,7 @@ async def attach_command(spec: Spec, access: Access | None, *, is_local: bool) -
     if not (stored := stored_volumes(spec)):
         return None
     volumes = await asyncio.to_thread(lambda: tuple(map(_node_volume, stored)))
+    is_local = isinstance(access, LocalAccess) or (isinstance(access, ExecAccess) and access.is_local)
     if is_local:
         await asyncio.to_thread(_prune_own)
     directory = None if access is None or isinstance(access, LocalAccess) else access.directory
