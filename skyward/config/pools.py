@@ -9,7 +9,7 @@ from skyward.providers.protocol import check_provider_name
 from skyward.specs import OptionFields, Spec, Volume
 from skyward.specs.paths import compute_fields
 
-__all__ = ["configured", "configured_values", "default_provider", "with_named_settings"]
+__all__ = ["LOCAL", "configured", "configured_values", "default_provider", "with_named_settings"]
 
 
 LOCAL = "local"

@@ -483,9 +483,7 @@ def test_budget_limits_the_lease_of_a_pool_that_stays(terminal: TmuxTerminal) ->
     assert re.search(r"--provider +local +\S*skyward\.toml", shown.text)
     up = terminal.run("skyward up kept --detach --budget 0.2", to_files=True)
     assert up.status == 0
-    assert re.match(
-        r"Pool 'kept' is left for .*, and no longer: the rest of its budget of \$0\.20 covers that\.", up.text
-    )
+    assert re.match(r"Pool 'kept' is left for .*: the rest of its budget of \$0\.20 covers no more\.", up.text)
     (pool,) = status_of(terminal, "kept")
     assert (pool["budget"], pool["per_hour"]) == (0.2, 3.6)
     assert float(str(pool["spent"])) + float(str(pool["lease"])) * 0.001 <= 0.2

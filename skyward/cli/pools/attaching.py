@@ -11,6 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from skyward.cli.pools.leases import asked_lease, left_sentence
 from skyward.cli.terminal.answers import say
 from skyward.errors import SpecError, UsageError
 
@@ -201,12 +202,7 @@ def _why_closed(pool: "Compute") -> str:
 
 
 def _tell_lease(pool: "Compute") -> None:
-    from skyward.formatting import duration_text, money_text
-
-    snapshot = pool.snapshot()
-    asked = max(spec.ttl for specs in pool.groups.values() for spec in specs)
-    if snapshot.lease < asked and snapshot.budget is not None:
-        say(
-            f"pool {pool.name!r} is left for {duration_text(snapshot.lease)}: the rest of its budget of "
-            f"{money_text(snapshot.budget)} covers no more."
-        )
+    """Say that the budget makes the lease shorter than the pool has asked for, if it does."""
+    snapshot, asked = pool.snapshot(), asked_lease(pool)
+    if snapshot.budget is not None and snapshot.lease < asked:
+        say(left_sentence(pool.name, snapshot.lease, asked, snapshot.budget))

@@ -1,4 +1,4 @@
-"""Pools of the command line: made from options and the user's files, or attached to."""
+"""Pools of the command line, made from options and the user's files."""
 
 import os
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from skyward.errors import SpecError
 if TYPE_CHECKING:
     from skyward.pool.compute import Compute
 
-__all__ = ["lease_text", "make_pool"]
+__all__ = ["make_pool"]
 
 
 def make_pool(name: str, options: Mapping[str, Any], *, outlives: bool = False) -> "Compute":
@@ -56,22 +56,14 @@ def _check_decision_log(path: Path) -> None:
 def _outliving(fields: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of a pool with local nodes that outlive this process."""
     from skyward.config import load
+    from skyward.config.pools import LOCAL
 
     config = load()
+
+    def outliving(provider: Any) -> object:
+        settings: Any = config.provider(provider or LOCAL) if isinstance(provider, str | None) else provider
+        return replace(settings, outlives=True) if getattr(settings, "outlives", None) is False else settings
+
     given = fields.get("provider")
-    several = given if isinstance(given, tuple | list) else (given,)
-    changed = []
-    for each in several:
-        settings: Any = config.provider(each or "local") if each is None or isinstance(each, str) else each
-        is_here = getattr(settings, "outlives", None) is False
-        changed.append(replace(settings, outlives=True) if is_here else settings)
-    return {**fields, "provider": tuple(changed) if isinstance(given, tuple | list) else changed[0]}
-
-
-def lease_text(pool: "Compute") -> str:
-    """Return how long the nodes of a pool outlive this process: `for 10 min`."""
-    from skyward.formatting import duration_text
-
-    if pool.is_open:
-        return f"for {duration_text(pool.snapshot().lease)}"
-    return f"for {duration_text(max(spec.ttl for specs in pool.groups.values() for spec in specs))}"
+    changed = tuple(map(outliving, given)) if isinstance(given, tuple | list) else outliving(given)
+    return {**fields, "provider": changed}

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from skyward.cli.pools.opening import lease_text
+from skyward.cli.pools.leases import lease_text
 from skyward.cli.terminal.interrupts import Signalled
 from skyward.worker.scripts.process import GRACE
 

@@ -7,19 +7,19 @@ from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 from skyward.cli.pools.access import refuse_ended
-from skyward.cli.pools.opening import lease_text, make_pool
+from skyward.cli.pools.leases import asked_lease, left_sentence
+from skyward.cli.pools.opening import make_pool
 from skyward.cli.pools.signals import of_own
 from skyward.cli.terminal.answers import say, speaker, write_lines
 from skyward.cli.terminal.interrupts import Interrupts
 from skyward.errors import SpecError, UsageError
-from skyward.formatting import money_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from skyward.pool.compute import Compute
 
-__all__ = ["lease_sentence", "up"]
+__all__ = ["up"]
 
 _DRAW_EVERY = 0.5
 """Seconds between looks at the pool."""
@@ -58,23 +58,7 @@ def up(*, pool: str, detach: bool = False, quiet: bool = False, options: Mapping
     return 0
 
 
-def lease_sentence(name: str, lease: str, budget: float | None, *, is_shortened: bool) -> str:
-    """Return a sentence on a pool that is left, for `lease`, such as "for 10 min 0 s".
-
-    Args:
-        name: name of the pool.
-        lease: how long its nodes stay.
-        budget: USD in total; None for no limit.
-        is_shortened: whether the budget makes the lease shorter than the pool has asked for.
-    """
-    if not is_shortened or budget is None:
-        return f"Pool {name!r} is left to its lease {lease}."
-    covers = f"the rest of its budget of {money_text(budget)} covers that"
-    return f"Pool {name!r} is left {lease}, and no longer: {covers}."
-
-
 def _detach(pool: "Compute", interrupts: Interrupts) -> int:
-    before = pool.snapshot()
     try:
         why = "" if pool.leave() else "the nodes cannot outlive this process; leave --detach out"
     except UsageError as error:
@@ -84,8 +68,8 @@ def _detach(pool: "Compute", interrupts: Interrupts) -> int:
             pool.close()
         say(f"the nodes of pool {pool.name!r} were given back: {why.rstrip('.')}.")
         return 1
-    name, after = pool.name, pool.snapshot()
-    write_lines([lease_sentence(name, lease_text(pool), after.budget, is_shortened=after.lease < before.lease)])
+    name, snapshot = pool.name, pool.snapshot()
+    write_lines([left_sentence(name, snapshot.lease, asked_lease(pool), snapshot.budget)])
     say(f"`skyward run --pool {name} SCRIPT` and `skyward exec {name}` use it; `skyward down {name}` ends it.")
     return 0
 

@@ -3,8 +3,8 @@
 import re
 import secrets
 import unicodedata
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -81,18 +81,14 @@ def run(
     status: int | None = None
     with Interrupts(speaker(), signalled) as interrupts:
         try:
-            with ExitStack() as stack:
-                from skyward.pool.compute import limit_leases
-
+            if compute is None:
+                using = attached(name, interrupts, waits=wait, budget=given.get(BUDGET.target))
+            else:
+                using = _opened(compute, interrupts, quiet=quiet)
+            with using as used:
                 if compute is None:
-                    used = stack.enter_context(attached(name, interrupts, waits=wait, budget=given.get(BUDGET.target)))
                     check_group(on, name, used.groups)
                     await_nodes(used, on)
-                else:
-                    with _opening(quiet=quiet):
-                        used = compute.open()
-                    stack.callback(_close, compute, interrupts)
-                    limit_leases(used)
                 request, transfer = _prepared(local, asked, on, rest, shared=was_shared(used))
                 status = stream(used, request, on, transfer, timeout=timeout, stays=compute is None)
             return status
@@ -126,10 +122,20 @@ def _is_left(name: str) -> bool:
     )
 
 
-def _opening(*, quiet: bool) -> Any:
+@contextmanager
+def _opened(pool: "Compute", interrupts: Interrupts, *, quiet: bool) -> Iterator["Compute"]:
+    """Open a pool for a script, and close it at the end."""
+    from skyward.pool.compute import limit_leases
     from skyward.reporting.console import opening_quietly
 
-    return opening_quietly(stays=True) if quiet else nullcontext()
+    try:
+        with opening_quietly(stays=True) if quiet else nullcontext():
+            pool.open()
+        limit_leases(pool)
+        yield pool
+    finally:
+        with interrupts.closing():
+            pool.close()
 
 
 def _prepared(
@@ -149,8 +155,3 @@ def _prepared(
         files = transfer.request(shared=shared)
     modules = {} if shared else script.modules
     return ScriptRequest("script", (path, *rest), files, modules, secrets.token_hex(8)), transfer
-
-
-def _close(pool: "Compute", interrupts: Interrupts) -> None:
-    with interrupts.closing():
-        pool.close()

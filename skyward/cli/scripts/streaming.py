@@ -53,7 +53,15 @@ def stream(
     """Run a script on nodes of a pool, write its output here, and return its exit status.
 
     Of several nodes, it is the first status by rank that is not 0. Files come back in any case. If files that it wrote
-    to a volume could not be uploaded, a status of 0 becomes 1. `stays`: the pool stays after the command.
+    to a volume could not be uploaded, a status of 0 becomes 1.
+
+    Args:
+        pool: the pool.
+        request: the script.
+        on: where it runs.
+        transfer: the files that come back.
+        timeout: seconds that it may run; None for no limit.
+        stays: whether the pool stays after the command.
 
     Raises:
         SpecError: `on` is no place in the pool.

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import skyward as sky
+from skyward.cli.pools.leases import left_sentence
 from skyward.cli.pools.signals import of_attached, of_own
-from skyward.cli.pools.up import lease_sentence, up
+from skyward.cli.pools.up import up
 from skyward.cli.scripts.run import pool_name
 
 
@@ -38,12 +39,11 @@ def test_pool_that_may_have_no_nodes_is_not_left_to_its_lease() -> None:
 
 
 def test_lease_that_the_budget_shortens_is_pointed_out() -> None:
-    assert lease_sentence("cheap", "for 47 s", 0.5, is_shortened=True) == (
-        "Pool 'cheap' is left for 47 s, and no longer: the rest of its budget of $0.50 covers that."
-    )
-    plain = "Pool 'cheap' is left to its lease for 10 min 0 s."
+    shortened = "Pool 'cheap' is left for 47 s: the rest of its budget of $0.50 covers no more."
+    assert left_sentence("cheap", 47.0, 600.0, 0.5) == shortened
     for budget in (None, 50.0):
-        assert lease_sentence("cheap", "for 10 min 0 s", budget, is_shortened=False) == plain
+        plain = "Pool 'cheap' is left to its lease for 10 min 0 s."
+        assert left_sentence("cheap", 600.0, 600.0, budget) == plain
 
 
 def test_signals_are_described_by_what_becomes_of_the_nodes() -> None:
