@@ -2,7 +2,7 @@
 
 from docs.generate.markdown import entry, prose
 from docs.generate.options import option_entries
-from skyward.cli.main import _help as help_of_terminal
+from skyward.cli.main import help_of_command
 from skyward.commands.table.every_command import OF_COMMAND_LINE
 from skyward.commands.words import described_flags
 from skyward_kernel.commands.registry import COMMANDS
@@ -29,7 +29,7 @@ def terminal_commands() -> str:
     for name, command in OF_COMMAND_LINE.items():
         parts.append(f"## `skyward {name}`\n")
         text = prose(command.description or command.help)
-        shown = help_of_terminal("skyward", name).rstrip()
+        shown = help_of_command("skyward", name).rstrip()
         parts.append(entry("command", f"skyward {name}", "", text, "", "```text", shown, "```"))
         parts.append(option_entries(f"skyward {name}", (*command.options, *command.collected)))
     return "\n".join(parts)

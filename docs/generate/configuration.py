@@ -7,8 +7,8 @@ from typing import Any
 
 from docs.generate.docstrings import default_of, field_texts
 from docs.generate.markdown import entry, prose
-from skyward.config.storages import _PRESETS
-from skyward.config.values import _KNOWN, _OWNERS, is_of_nodes
+from skyward.config.storages import PRESETS
+from skyward.config.values import OWNERS, PATHS, is_of_nodes
 from skyward.providers.protocol import find_provider, provider_names
 from skyward.specs.storage import Storage
 from skyward_jupyter.options.settings import NAMES, CellSettings
@@ -26,19 +26,19 @@ def cell_keys() -> str:
 
 def pool_keys() -> str:
     """Return an entry for each key of `[pools.NAME]`, first those that may differ between groups."""
-    of_nodes = [path for path in _KNOWN if is_of_nodes(path)]
-    of_pool = [path for path in _KNOWN if not is_of_nodes(path)]
+    of_nodes = [path for path in PATHS if is_of_nodes(path)]
+    of_pool = [path for path in PATHS if not is_of_nodes(path)]
     parts = ["### Keys of nodes", *_pool_keys(of_nodes), "### Keys of the whole pool", *_pool_keys(of_pool)]
     return "\n".join(parts)
 
 
 def _pool_keys(paths: list[str]) -> Iterator[str]:
     texts: dict[type, Mapping[str, str]] = {}
-    for path in sorted(paths, key=lambda path: ("." in path, list(_OWNERS).index(path) if path in _OWNERS else 0)):
-        if path not in _OWNERS:
+    for path in sorted(paths, key=lambda path: ("." in path, list(OWNERS).index(path) if path in OWNERS else 0)):
+        if path not in OWNERS:
             yield _key(f"pools.NAME.{path}", MISSING, "tables of nodes of several kinds, by the name of their group.")
             continue
-        owner, name = _OWNERS[path], path.rpartition(".")[2]
+        owner, name = OWNERS[path], path.rpartition(".")[2]
         text = texts.setdefault(owner, field_texts(owner))[name]
         field = next(each for each in fields(owner) if each.name == name)
         yield _key(f"pools.NAME.{path}", default_of(field), text)
@@ -48,10 +48,10 @@ def storage_keys() -> str:
     """Return an entry for each key of `[storages.NAME]`, with the types of storages that take it."""
     texts = field_texts(Storage)
     takers: dict[str, list[str]] = {name: [] for name in signature(Storage).parameters}
-    for kind, make in _PRESETS.items():
+    for kind, make in PRESETS.items():
         for name in signature(make).parameters:
             takers.setdefault(name, []).append(kind)
-    parts = [_key("storages.NAME.type", MISSING, f"the kind of store: {', '.join(f'`{kind}`' for kind in _PRESETS)}")]
+    parts = [_key("storages.NAME.type", MISSING, f"the kind of store: {', '.join(f'`{kind}`' for kind in PRESETS)}")]
     for name, kinds in takers.items():
         of = f"For the types {', '.join(f'`{kind}`' for kind in kinds)}." if kinds else "Without a type."
         parts.append(_key(f"storages.NAME.{name}", MISSING, f"{prose(texts.get(name, ''))} {of}".strip()))

@@ -14,7 +14,7 @@ from skyward.commands.command import Command
 from skyward.commands.table.every_command import OF_COMMAND_LINE
 from skyward.errors import SkywardError, SpecError, TaskTimeoutError, UsageError
 
-__all__ = ["HANDLERS", "main"]
+__all__ = ["HANDLERS", "help_of_command", "main"]
 
 HANDLERS: Final[Mapping[str, str]] = {
     "run": "skyward.cli.scripts.run:run",
@@ -80,7 +80,7 @@ def _run(program: str, words: list[str]) -> int:
     if not words or words[0] in ("-h", "--help", "help"):
         about = words[1:] if words[:1] == ["help"] else []
         name, _ = _named(program, about) if about else ("", [])
-        _write(help_of_program(program, OF_COMMAND_LINE) if not name else _help(program, name))
+        _write(help_of_program(program, OF_COMMAND_LINE) if not name else help_of_command(program, name))
         return 0
     from skyward.pool.health.names import conflict, pilot_note, version
 
@@ -93,7 +93,7 @@ def _run(program: str, words: list[str]) -> int:
         speak_as(f"{program} {name.partition(' ')[0]}")
         given, passed_on = _split(rest, command)
         if not {"-h", "--help"}.isdisjoint(given):
-            _write(_help(program, name))
+            _write(help_of_command(program, name))
             return 0
         if warning := conflict() or (pilot_note() if program == "sky" else ""):
             say(warning)
@@ -148,7 +148,8 @@ def _handler(path: str) -> Callable[..., Any]:
     return handler
 
 
-def _help(program: str, name: str) -> str:
+def help_of_command(program: str, name: str) -> str:
+    """Return the text of `--help` of a command."""
     if name != "simulate":
         return help_of(program, OF_COMMAND_LINE[name])
     fill = _handler("skyward.cli.simulation:with_defaults")

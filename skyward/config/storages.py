@@ -11,9 +11,9 @@ from skyward.values.validation import closest
 if TYPE_CHECKING:
     from skyward.config.files import ConfigValue
 
-__all__ = ["make_storage"]
+__all__ = ["PRESETS", "make_storage"]
 
-_PRESETS: Mapping[str, Callable[..., Storage]] = {
+PRESETS: Mapping[str, Callable[..., Storage]] = {
     "s3": Storage.s3,
     "gcs": Storage.gcs,
     "r2": Storage.r2,
@@ -42,11 +42,11 @@ def make_storage(name: str, table: "Mapping[str, ConfigValue]") -> Storage:
     given = {key: found for key, found in table.items() if key != "type"}
     if kind is None and "endpoint" not in given:
         first = next(iter(given.values()), None)
-        text = f"the table needs `type`, one of {', '.join(_PRESETS)}, or an `endpoint`."
+        text = f"the table needs `type`, one of {', '.join(PRESETS)}, or an `endpoint`."
         raise first.wrong(text) if first is not None else SpecError(f"storages.{name}: {text}")
-    if kind is not None and kind.value not in _PRESETS:
-        raise kind.wrong(f"there is no such type of storage; {closest(str(kind.value), _PRESETS)}")
-    make = Storage if kind is None else _PRESETS[kind.value]
+    if kind is not None and kind.value not in PRESETS:
+        raise kind.wrong(f"there is no such type of storage; {closest(str(kind.value), PRESETS)}")
+    make = Storage if kind is None else PRESETS[kind.value]
     parameters = signature(make).parameters
     for key, found in given.items():
         if key not in parameters:

@@ -14,7 +14,7 @@ from skyward.specs.options import TARGETS
 from skyward.specs.plugin import Plugin
 from skyward.values.validation import closest
 
-__all__ = ["GROUPS", "PROVIDER", "is_of_nodes", "read_field", "unknown_field"]
+__all__ = ["GROUPS", "OWNERS", "PATHS", "PROVIDER", "is_of_nodes", "read_field", "unknown_field"]
 
 PROVIDER: Final = "provider"
 GROUPS: Final = "groups"
@@ -24,7 +24,7 @@ _NOT_YET: Final = {
 }
 """Fields without effect so far, and their error messages."""
 
-_OWNERS: Mapping[str, type[Any]] = {
+OWNERS: Mapping[str, type[Any]] = {
     **{field.name: Spec for field in fields(Spec)},
     **{field.name: Options for field in fields(Options)},
     **{f"image.{field.name}": Image for field in fields(Image)},
@@ -32,7 +32,8 @@ _OWNERS: Mapping[str, type[Any]] = {
 }
 """Class that has the field, by path."""
 
-_KNOWN = frozenset({*_OWNERS, GROUPS}) - {"_given", "image", "worker", *_NOT_YET}
+PATHS = frozenset({*OWNERS, GROUPS}) - {"_given", "image", "worker", *_NOT_YET}
+"""Keys of a `[pools.NAME]` table."""
 
 _MEANT = {
     "gpu": "accelerator",
@@ -65,17 +66,17 @@ _MAY_HAVE_SECRETS: Final = ("plugins", "image.env", "image.shell_vars", "image.p
 
 def is_of_nodes(path: str) -> bool:
     """Return whether a field describes nodes, and so may differ by group, rather than the pool as a whole."""
-    return path in _KNOWN and _OWNERS.get(path, Options) is not Options
+    return path in PATHS and OWNERS.get(path, Options) is not Options
 
 
 def unknown_field(path: str, *, of_group: bool = False) -> str:
     """Return the error about an unknown field, with a suggestion; empty if the field exists."""
-    known = frozenset(filter(is_of_nodes, _KNOWN)) if of_group else _KNOWN
+    known = frozenset(filter(is_of_nodes, PATHS)) if of_group else PATHS
     if path in known:
         return ""
     if path in _NOT_YET:
         return _NOT_YET[path]
-    if path in _KNOWN:
+    if path in PATHS:
         return "it applies to the whole pool; write it above the groups."
     name = path.replace("-", "_")
     meant = _MEANT.get(name.rpartition(".")[2], name)
@@ -96,7 +97,7 @@ def read_field(path: str, raw: Any, folder: Path) -> Any:
     """
     if path == PROVIDER:
         return _provider(raw)
-    owner, name = _OWNERS[path], path.rpartition(".")[2]
+    owner, name = OWNERS[path], path.rpartition(".")[2]
     try:
         return getattr(owner(**{name: _prepared(path, raw, folder)}), name)
     except (TypeError, AttributeError):

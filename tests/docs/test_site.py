@@ -21,8 +21,8 @@ import pytest
 import skyward as sky
 from docs.generate.names import MODULES, public_members
 from skyward.commands.table.every_command import OF_COMMAND_LINE
-from skyward.config.storages import _PRESETS
-from skyward.config.values import _KNOWN
+from skyward.config.storages import PRESETS
+from skyward.config.values import PATHS
 from skyward.plugins.registry import plugin_names
 from skyward.providers.protocol import find_provider, provider_names
 from skyward.scaling.registry import POLICIES, find_policy
@@ -128,12 +128,12 @@ def test_commands_of_terminals_and_their_options_are_those_of_the_table(entries:
 
 
 def test_keys_are_those_of_the_configuration(entries: dict[str, set[str]]) -> None:
-    wanted = {f"cells.{name}" for name in NAMES} | {f"pools.NAME.{path}" for path in _KNOWN}
+    wanted = {f"cells.{name}" for name in NAMES} | {f"pools.NAME.{path}" for path in PATHS}
     for name in provider_names():
         kind = find_provider(name)
         if kind.__module__.startswith("skyward_providers") and is_dataclass(kind):
             wanted |= {f"providers.{name}.{each.name}" for each in fields(kind) if each.init and each.name[0] != "_"}
-    takers = [sky.Storage, *_PRESETS.values()]
+    takers = [sky.Storage, *PRESETS.values()]
     wanted |= {f"storages.NAME.{name}" for make in takers for name in inspect.signature(make).parameters}
     assert entries["sky:key"] == wanted | {"storages.NAME.type"}
 
