@@ -107,6 +107,26 @@ def space() -> str:
     return os.environ["SKYWARD_SPACE"]
 
 
+def test_task_sees_each_object_that_was_there_before_it(bucket: Bucket) -> None:
+    """The program that mounts keeps listings for a second. It is slow here, since it shares its CPU."""
+    with sky.Compute(volumes=[volume(bucket, "mount")]) as pool:
+        (program,) = programs(space() >> pool)
+        cpu = min(os.sched_getaffinity(0))
+        busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+        try:
+            os.sched_setaffinity(busy.pid, {cpu})
+            for thread in program.threads():
+                os.sched_setaffinity(thread.id, {cpu})
+                os.sched_setscheduler(thread.id, os.SCHED_IDLE, os.sched_param(0))
+            for number in range(8):
+                files() >> pool
+                bucket.put(f"train/new-{number}.txt", str(number))
+                assert read(f"new-{number}.txt") >> pool == str(number)
+        finally:
+            busy.kill()
+            busy.wait()
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_every_node_has_the_objects_of_the_prefix(bucket: Bucket, mode: str) -> None:
     bucket.put("other/c.txt", "not in the volume")

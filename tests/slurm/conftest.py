@@ -41,7 +41,8 @@ def _checked(running: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator
     assert not left, f"jobs left on the cluster: {', '.join(sorted(left))}"
     if not before:
         wait_for(lambda: not running.processes(), f"the processes of jobs to end: {running.processes()}", 30)
-        assert not list(running.scratch.iterdir())
+        left = {str(path.relative_to(running.scratch)) for path in running.scratch.rglob("*")}
+        assert not left, f"files of ended jobs left on their nodes: {', '.join(sorted(left))}"
 
 
 @pytest.fixture

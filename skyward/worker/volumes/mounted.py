@@ -4,7 +4,6 @@ import contextlib
 import os
 import re
 import shutil
-import signal
 import subprocess
 from collections import deque
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from pathlib import Path
 from threading import Event as ThreadEvent
 from threading import Thread  # tasks may replace the attributes of the module
 
+from skyward.errors import StorageError
 from skyward.events.volumes import VolumeState, VolumeStatus
 from skyward.process.clock import clock
 from skyward.wire.protocol.volumes import NodeVolume
@@ -72,6 +72,7 @@ class MountedVolume:
         self._folder = Path()
         self._lines: deque[str] = deque(maxlen=_LOG_LINES)
         self._reading: Thread | None = None
+        self._control = ""
         self._closing = ThreadEvent()
         self._state = VolumeState(
             volume.mount, volume.location.describe, "mount", volume.read_only, "", "attaching", tool=tool.name
@@ -101,6 +102,7 @@ class MountedVolume:
     def _mount(self) -> Path:
         self._state_folder.mkdir(parents=True, exist_ok=True)
         folder = self._space.new_folder()
+        self._control = ""
         process = subprocess.Popen(
             self._tool.command(self._volume, folder, self._state_folder),
             env=self._tool.environment(self._volume),
@@ -129,7 +131,8 @@ class MountedVolume:
 
     def _wait_mounted(self, process: subprocess.Popen[str], folder: Path) -> None:
         deadline = clock.monotonic() + ANSWER_WITHIN
-        while folder not in mounts_below(folder):
+        controlled = self._tool.has_control(self._volume)
+        while folder not in mounts_below(folder) or (controlled and not self._control):
             if process.poll() is not None:
                 self._reading_ended()
                 raise AttachError(f"{self._tool.name} could not mount it: {self._reason()}")
@@ -163,7 +166,10 @@ class MountedVolume:
         assert process.stdout is not None
         with contextlib.suppress(ValueError), process.stdout as stream:
             for line in stream:
-                self._lines.append(line.rstrip())
+                if address := self._tool.control_address(line):
+                    self._control = address
+                else:
+                    self._lines.append(line.rstrip())
 
     def _reading_ended(self) -> None:
         """Wait for the last line of a program that has ended; not for long, since what it started may go on writing."""
@@ -203,11 +209,22 @@ class MountedVolume:
         self._changed()
 
     def refresh(self) -> None:
-        """Make the program look at the store again."""
+        """Make the program forget the listings of folders that it keeps.
+
+        Raises:
+            StorageError: it did not, so a task would not see new objects.
+        """
         process = self._process
-        if self._volume.read_only and self._tool.rereads_on_hangup and process is not None and process.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                process.send_signal(signal.SIGHUP)
+        if not self._tool.has_control(self._volume) or process is None:
+            return
+        try:
+            self._tool.forget(self._control, ANSWER_WITHIN)
+        except OSError as error:
+            if process is self._process and process.poll() is None:  # otherwise the program that follows knows nothing
+                raise StorageError(
+                    f"Volume {self._volume.location.describe} at {self._volume.mount}: {self._tool.name} could not be "
+                    f"told to list its folders again: {error}."
+                ) from None
 
     def save(self, stalled: float) -> Unsaved:
         """Wait until the program has uploaded what was closed; return what it could not."""

@@ -10,6 +10,7 @@ import os
 import socket
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from io import FileIO
 from pathlib import Path
 from threading import Lock  # tasks may replace the attributes of the module
 
@@ -50,21 +51,24 @@ class SharedFiles:
         with self._lock:
             self._places.update(places)
 
-    def find(self, key: bytes) -> tuple[Path, int] | None:
-        """Return the file of an object, and its size; None if it is not here yet.
+    def open(self, key: bytes) -> tuple[FileIO, int] | None:
+        """Open the file of an object; return it with its size, or None if it is not here yet.
 
         Raises:
             LookupError: it will not come.
         """
+        attaching = self.attaching  # before the look: what comes after it may be the last
         with self._lock:
             place = self._places.get(key)
         if place is not None:
             part, tree, size = place
             for path in (tree, part):
                 with contextlib.suppress(OSError):
-                    if path.stat().st_size == size:
-                        return path, size
-        if not self.attaching:
+                    file = path.open("rb", buffering=0)
+                    if os.fstat(file.fileno()).st_size == size:
+                        return file, size
+                    file.close()
+        if not attaching:
             raise LookupError("this node has no copy of the object")
         return None
 
@@ -75,14 +79,14 @@ class SharedFiles:
             OSError, EOFError: the other node is gone.
         """
         try:
-            while (found := self.find(key)) is None:
+            while (opened := self.open(key)) is None:
                 connection.sendall(LENGTH.pack(0))
                 pause(BEAT / 4)
         except LookupError:
             return
-        path, size = found
-        buffer = memoryview(bytearray(min(FRAME, size)))
-        with path.open("rb", buffering=0) as file:
+        file, size = opened
+        with file:
+            buffer = memoryview(bytearray(min(FRAME, size)))
             sent = 0
             while sent < size:
                 count = file.readinto(buffer)

@@ -4,10 +4,14 @@ Credentials are in the environment of the program only, which no task inherits: 
 file.
 """
 
+import base64
 import json
 import os
+import re
+import secrets
 import shutil
 from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Protocol
 
@@ -27,6 +31,10 @@ _PASSED_ON = (
     "NO_PROXY",
 )
 """Variables that a program gets from the worker. `AWS_CA_BUNDLE` is not one: rclone fails with it."""
+
+_LOOPBACK = "127.0.0.1"
+_USER = "skyward"
+_SERVING = re.compile(rf"Serving remote control on http://({re.escape(_LOOPBACK)}:\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +61,18 @@ class MountTool(Protocol):
     def unflushed(self, volume: NodeVolume, state: Path) -> list[Unflushed]:
         """Return the files that it has not uploaded yet."""
 
-    @property
-    def rereads_on_hangup(self) -> bool:
-        """True if it knows the folders of the store for a while, and SIGHUP makes it ask again."""
+    def has_control(self, volume: NodeVolume) -> bool:
+        """Return whether it keeps listings of the volume's folders for a while, and can be told to forget them."""
+
+    def control_address(self, line: str) -> str:
+        """Return the address at which it can be told so, if this line of its log has it; else ""."""
+
+    def forget(self, address: str, timeout: float) -> None:
+        """Make it forget the listings; it has done so on return.
+
+        Raises:
+            OSError: it did not answer within `timeout` seconds, or refused.
+        """
 
 
 class _Named:
@@ -115,14 +132,28 @@ class S3fs(_Named):
         """Return nothing: what is closed was uploaded."""
         return []
 
-    @property
-    def rereads_on_hangup(self) -> bool:
-        """False: it always asks the store."""
+    def has_control(self, volume: NodeVolume) -> bool:
+        """Return False: it always asks the store."""
         return False
+
+    def control_address(self, line: str) -> str:
+        """Return nothing."""
+        return ""
+
+    def forget(self, address: str, timeout: float) -> None:
+        """Do nothing."""
 
 
 class Rclone(_Named):
-    """rclone: what a program closes is uploaded at once in the background, from a cache on the node's disk."""
+    """rclone: what a program closes is uploaded at once in the background, from a cache on the node's disk.
+
+    Without writing, it keeps listings for a second, since it would list a folder again for each path. It forgets them
+    when it is told so by HTTP on this machine. SIGHUP has the same effect, but nothing says when.
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self._password = secrets.token_hex(16)
 
     def command(self, volume: NodeVolume, folder: Path, state: Path) -> list[str]:
         """Return the command that mounts a volume."""
@@ -134,6 +165,7 @@ class Rclone(_Named):
             *("--buffer-size", "64M", "--vfs-read-chunk-size", "64M", "--transfers", "8", "--umask", "022"),
         ]
         if volume.read_only:
+            words += ["--rc", "--rc-addr", f"{_LOOPBACK}:0", "--rc-user", _USER]
             return [*words, "--read-only", "--dir-cache-time", "1s", "--vfs-cache-mode", "off", "--no-modtime"]
         return [*words, "--dir-cache-time", "0s", "--vfs-cache-mode", "writes", "--vfs-write-back", "0s"]
 
@@ -147,6 +179,7 @@ class Rclone(_Named):
             "RCLONE_S3_REGION": location.region,
             "RCLONE_S3_FORCE_PATH_STYLE": str(location.path_style).lower(),
             "RCLONE_S3_NO_CHECK_BUCKET": "true",
+            "RCLONE_RC_PASS": self._password,
         }
         return {**self._environment(volume), **{name: value for name, value in remote.items() if value}}
 
@@ -164,10 +197,28 @@ class Rclone(_Named):
                 found.append(Unflushed("/".join(file.relative_to(root).parts[below:]), int(known.get("Size", 0))))
         return found
 
-    @property
-    def rereads_on_hangup(self) -> bool:
-        """True."""
-        return True
+    def has_control(self, volume: NodeVolume) -> bool:
+        """Return True if nothing is written: otherwise it keeps no listings."""
+        return volume.read_only
+
+    def control_address(self, line: str) -> str:
+        """Return the address, if this line has it."""
+        found = _SERVING.search(line)
+        return found[1] if found else ""
+
+    def forget(self, address: str, timeout: float) -> None:
+        """Make it forget all listings."""
+        connection = HTTPConnection(address, timeout=timeout)
+        key = base64.b64encode(f"{_USER}:{self._password}".encode()).decode()
+        try:
+            connection.request("POST", "/vfs/forget", headers={"Authorization": f"Basic {key}", "Content-Length": "0"})
+            status = connection.getresponse().status
+        except HTTPException as error:
+            raise OSError(f"it broke off its answer ({type(error).__name__})") from error
+        finally:
+            connection.close()
+        if status != 200:
+            raise OSError(f"it answered with status {status}")
 
 
 def fuse_problem() -> str:

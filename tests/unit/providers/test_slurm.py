@@ -20,6 +20,7 @@ from skyward_providers.slurm.jobs import read_jobs
 from skyward_providers.slurm.provider import SlurmProvider
 from skyward_providers.slurm.settings import limit_text, minutes_of, time_limit
 from tests.identity import identity
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.unit
 
@@ -414,6 +415,20 @@ def test_machines_of_other_architectures_share_no_environment(
     assert found is not None
     assert isinstance(found.access, sky.providers.ExecAccess)
     assert (found.status, found.address, found.access.directory) == ("running", "10.0.0.1", directory)
+
+
+def test_directory_of_a_job_is_removed_although_files_appear_in_it_meanwhile(commands: Path, tmp_path: Path) -> None:
+    """The shell that waited for a worker writes the worker's status there."""
+    late = 'late="${2%/*}/late"; [ -e "$late" ] || { : >"$late"; mkdir "$2"; exit 1; }'
+    script(commands, "rm", f'"{shutil.which("rm")}" "$@"; {late}')
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    environ = {**os.environ, "PATH": f"{commands}:{os.environ['PATH']}", "SLURM_JOB_ID": "7"}
+    with subprocess.Popen(["sh", "-c", batch_script(str(scratch), 60)], env=environ) as batch:
+        wait_for((scratch / "skyward-7" / "ready").exists, "the script to be ready")
+        batch.terminate()
+        assert batch.wait(60) == 0
+    assert [each.name for each in scratch.iterdir()] == ["late"]
 
 
 def test_scripts_for_nodes_have_no_finding_of_shellcheck() -> None:

@@ -11,7 +11,7 @@ from skyward.process.clock import clock
 from skyward.storage.listing import ObjectEntry
 from skyward.wire.transport.bulk import read_exactly
 from skyward.wire.transport.peers import REQUEST
-from skyward.worker.volumes.peers import PeerFetcher, SharedFiles
+from skyward.worker.volumes.peers import PeerFetcher, SharedFiles, file_key
 from skyward.worker.volumes.trees import contents_of
 
 ENTRIES = [ObjectEntry("a", 5, '"1"'), ObjectEntry("sub/b", 3_000_000, '"2"'), ObjectEntry("empty", 0, '"3"')]
@@ -112,6 +112,31 @@ def test_objects_that_the_node_is_still_getting_are_waited_for(tmp_path: Path, t
     store, _ = fetched(shared, threads, tmp_path / "copy", arrive)
     assert store.asked == []
     assert is_complete(tmp_path / "copy")
+
+
+def test_object_that_arrives_while_it_is_looked_for_is_not_refused(tmp_path: Path) -> None:
+    shared, entry = SharedFiles(), ENTRIES[0]
+
+    class ArrivesMeanwhile:
+        """A lock after whose release the object, the last one, has arrived."""
+
+        def __enter__(self) -> None:
+            pass
+
+        def __exit__(self, *_: object) -> None:
+            shared._lock = threading.Lock()
+            shared.expect(CONTENTS, [entry], tmp_path / "part", tmp_path / "tree")
+            write(tmp_path / "tree", [entry])
+            shared.attaching = False
+
+    shared._lock = ArrivesMeanwhile()  # type: ignore[assignment]  # has what is used of a lock
+    key = file_key(CONTENTS, entry.key)
+    assert shared.open(key) is None
+    opened = shared.open(key)
+    assert opened is not None
+    file, size = opened
+    with file:
+        assert (len(file.read()), size) == (entry.size, entry.size)
 
 
 def test_store_gives_what_a_node_with_another_copy_does_not(tmp_path: Path, threads: list[threading.Thread]) -> None:

@@ -47,8 +47,16 @@ def test_secrets_are_in_the_environment_of_the_program_only(
     assert not [secret for secret in KEYS if secret in words]
     environment = tool.environment(volume)
     assert environment["AWS_SECRET_ACCESS_KEY"] == "the-secret"
+    assert not {environment.get("RCLONE_RC_PASS")} & {*words.split()}
     assert "AWS_CA_BUNDLE" not in environment, "rclone fails with it"
     assert ("ro" in words.split()) == read_only or "--read-only" in words
+
+
+def test_address_for_control_is_in_the_log() -> None:
+    tool = Rclone("/usr/bin/rclone")
+    line = "2026/11/29 02:40:05 NOTICE: Serving remote control on http://127.0.0.1:43663/"
+    assert tool.control_address(line) == "127.0.0.1:43663"
+    assert not tool.control_address("2026/11/29 02:40:05 ERROR : a.txt: not found")
 
 
 def test_files_in_the_cache_that_are_changed_are_named_below_the_mount(tmp_path: Path) -> None:
