@@ -98,11 +98,14 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(autouse=True)
-def _sigint_interrupts() -> Iterator[None]:
-    """Make SIGINT raise `KeyboardInterrupt`: under `nohup make test &` the shell ignores it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+def _signals_are_not_ignored() -> Iterator[None]:
+    """Make SIGINT raise `KeyboardInterrupt`, and reset SIGHUP in child processes: `nohup make test &` ignores both."""
+    before = {signal.SIGINT: signal.signal(signal.SIGINT, signal.default_int_handler)}
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        before[signal.SIGHUP] = signal.signal(signal.SIGHUP, lambda *_: None)  # a handler is not inherited
     yield
-    signal.signal(signal.SIGINT, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 _our_modules: dict[str, ModuleType] = {}
