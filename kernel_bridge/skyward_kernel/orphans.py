@@ -37,8 +37,8 @@ def _recorded(name: str | None) -> "list[Orphan]":
 
 
 def _matters(orphan: "Orphan") -> bool:
-    """Return whether the user should know; nothing is left of local nodes, and of warm machines others tell."""
-    if orphan.warm_until or orphan.ended:
+    """Return whether the user should know; of warm machines another note tells."""
+    if orphan.warm_until:
         return False
     return orphan.per_hour > 0 or orphan.unanswered > 0 or (orphan.attachable and not orphan.due)
 

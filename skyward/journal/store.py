@@ -28,6 +28,7 @@ from skyward.journal.other_format import set_aside
 from skyward.journal.sealing import JournalSeal
 from skyward.journal.warm import WARM_TABLE, Execute, WarmMachines
 from skyward.providers.protocol import Instance
+from skyward.sqlite import use_wal
 
 __all__ = ["Journal"]
 
@@ -135,7 +136,8 @@ class Journal:
         return int(found)
 
     def _set_up(self) -> None:
-        for statement in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON", "secure_delete = ON"):
+        use_wal(self._db, _BUSY)
+        for statement in ("synchronous = FULL", "foreign_keys = ON", "secure_delete = ON"):
             self._db.execute(f"PRAGMA {statement}")
         self._db.executescript(f"{_SCHEMA} PRAGMA user_version = {_FORMAT};")
 

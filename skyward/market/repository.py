@@ -18,6 +18,7 @@ from skyward.market.filters import allowed_in
 from skyward.market.rows import COLUMNS, SCHEMA, offer_of, queries, row_of, size_query
 from skyward.providers.protocol import PROVIDER_FIELDS, Offer
 from skyward.specs import Spec
+from skyward.sqlite import use_wal
 
 __all__ = ["FILE_NAME", "FORMAT", "OfferRepository", "RepositoryError"]
 
@@ -167,7 +168,8 @@ def _connect(path: Path) -> sqlite3.Connection:
         (format,) = db.execute("PRAGMA user_version").fetchone()
         if format not in (0, FORMAT):
             raise _OtherFormatError(f"it has format {format}, of another version of Skyward; this one writes {FORMAT}")
-        for statement in ("journal_mode = WAL", "synchronous = NORMAL", "foreign_keys = ON"):
+        use_wal(db, _BUSY)
+        for statement in ("synchronous = NORMAL", "foreign_keys = ON"):
             db.execute(f"PRAGMA {statement}")
         db.execute("SELECT count(*) FROM fetches" if format else "SELECT 1").fetchone()
         if not format:

@@ -13,7 +13,7 @@ from skyward.errors import UsageError
 from skyward.formatting import money_text
 from skyward.journal import SELF_TERMINATION, Claim, Journal, JournalSeal, PoolRecord, nodes_of
 from skyward.pool.reaping.local_nodes import has_ended
-from skyward.providers.protocol import acts_on
+from skyward.pool.reaping.orphans import outlives, update_goes_on
 from skyward.specs.update import SpecHistory
 from skyward.values import limits
 from skyward.values.validation import number, shown
@@ -83,7 +83,7 @@ def attach(name: str, *, budget: float | None = None) -> "Compute":
             ) from error
         is_alive = claim.silent <= entry.lease + SELF_TERMINATION  # else its machines are gone
         machines = [machine for cluster in clusters for machine in cluster.machines]
-        goes_on = bool(journal.updates(entry.id)) and is_alive and any(map(_outlives, clusters))
+        goes_on = update_goes_on(journal, entry, claim, clusters)
         if settings is None or not (nodes_of(machines, journal.size(entry.id)) or goes_on):
             left = reap_pool(journal, entry, claim).error
             reaped = "Its machines were terminated; open a new pool."
@@ -112,14 +112,9 @@ def _why_none(settings: object, clusters: "Sequence[ClusterEntry]") -> str:
     """Return why a pool of an ended process has no nodes to attach to. `settings`: None if they are not on record."""
     if settings is None:
         return "its options or specs could not be recorded, because something in them cannot be pickled"
-    if not any(map(_outlives, clusters)):
+    if not any(map(outlives, clusters)):
         return "none of them outlives the process that opened it"
     return "none was ready when the process that opened it ended"
-
-
-def _outlives(cluster: "ClusterEntry") -> bool:
-    """Return whether the nodes of a cluster outlive the process that launched them, for their lease."""
-    return "ttl" in acts_on(cluster.offered.config).fields
 
 
 def _check_prices(name: str, clusters: "Sequence[ClusterEntry]") -> None:

@@ -564,7 +564,30 @@ def test_update_goes_on_if_the_process_ends_while_no_node_is_active(fail_rate: i
     """Regression: attaching was refused for a false reason, and the machines were terminated."""
     subprocess.run([sys.executable, "-c", ALL_LEAVE, str(fail_rate)], check=False, timeout=100)
     (orphan,) = sky.orphans("all-leave")
-    assert orphan.attachable or not orphan.machines
+    assert orphan.attachable
     with sky.attach("all-leave") as pool:
         assert (version() >> pool) == comes
         assert [node.rank for node in pool.snapshot().nodes] == [0]
+
+
+LAST_ENDED = """
+import os, threading
+import skyward as sky
+from skyward.journal import PoolRecord
+
+PoolRecord.gone = lambda *_: os.kill(os.getpid(), 9)
+old, new = (sky.Image(env={"VERSION": name}) for name in ("old", "new"))
+provider = sky.Local(outlives=True)
+pool = sky.Compute(provider=provider, nodes=1, name="last-ended", ttl=60, image=old).open()
+pool.update(image=new, provider=sky.Local(outlives=True, boot_time=1))
+threading.Event().wait()
+"""
+
+
+def test_update_goes_on_if_the_process_ends_before_it_records_that_the_last_node_has_ended() -> None:
+    """Regression: the pool was listed as one that cannot be attached to, although it could be."""
+    subprocess.run([sys.executable, "-c", LAST_ENDED], check=False, timeout=100)
+    (orphan,) = sky.orphans("last-ended")
+    assert (orphan.machines, orphan.ended, orphan.attachable) == (1, True, True)
+    with sky.attach("last-ended") as pool:
+        assert (version() >> pool) == "new"

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from skyward.journal import (
     SELF_TERMINATION,
     Claim,
+    ClusterEntry,
     Journal,
-    MachineEntry,
     PoolEntry,
     WarmEntry,
     data_directory,
@@ -16,9 +16,20 @@ from skyward.journal import (
     this_installation,
 )
 from skyward.pool.reaping.local_nodes import end_costs, has_ended
-from skyward.providers.protocol import LocalAccess
+from skyward.providers.protocol import acts_on
 
-__all__ = ["Orphan", "has_pools", "is_of_the_original", "is_over", "orphan_of", "orphans", "reason_of", "refused_names"]
+__all__ = [
+    "Orphan",
+    "has_pools",
+    "is_of_the_original",
+    "is_over",
+    "orphan_of",
+    "orphans",
+    "outlives",
+    "reason_of",
+    "refused_names",
+    "update_goes_on",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +114,12 @@ def orphan_of(journal: Journal, entry: PoolEntry, claim: Claim) -> Orphan:
     """Return a claimed pool as an orphan. The costs of its machines that are known to be gone end."""
     if journal.warm.is_resting(entry.id):
         return _resting(journal, entry, claim)
-    unreadable = ""
+    unreadable, size = "", journal.size(entry.id)
     try:
         machines = journal.machines(entry.id)
+        goes_on = not nodes_of(machines, size) and update_goes_on(journal, entry, claim, journal.clusters(entry.id))
     except Exception as error:  # pickled in an environment with other packages
-        machines, unreadable = [], reason_of(error)
+        machines, goes_on, unreadable = [], False, reason_of(error)
     end_costs(journal, entry, claim, machines)
     living = [each for each in machines if not has_ended(entry, each, owned=False)]
     costs = journal.costs(entry.id)  # some providers state no price with a machine
@@ -123,7 +135,7 @@ def orphan_of(journal: Journal, entry: PoolEntry, claim: Claim) -> Orphan:
         seen=claim.seen,
         lease=entry.lease,
         per_hour=sum(each.instance.hourly_price for each in living) or recorded,
-        attachable=bool(entry.settings) and _has_nodes(journal, entry.id, living),
+        attachable=bool(entry.settings) and (goes_on or bool(nodes_of(living, size))),
         unreadable=unreadable,
         unanswered=journal.unanswered(entry.id),
         requested=journal.has_requested(entry.id),
@@ -131,12 +143,15 @@ def orphan_of(journal: Journal, entry: PoolEntry, claim: Claim) -> Orphan:
     )
 
 
-def _has_nodes(journal: Journal, pool: str, machines: Sequence[MachineEntry]) -> bool:
-    """Return whether a pool with these machines has a node, or an update that goes on was replacing all of them."""
-    if nodes_of(machines, journal.size(pool)):
-        return True
-    outlive = any(not isinstance(machine.instance.access, LocalAccess) for machine in machines)
-    return outlive and bool(journal.updates(pool))
+def update_goes_on(journal: Journal, entry: PoolEntry, claim: Claim, clusters: Sequence[ClusterEntry]) -> bool:
+    """Return whether an update that was replacing the nodes of a pool goes on in a process that attaches."""
+    is_alive = claim.silent <= entry.lease + SELF_TERMINATION
+    return is_alive and bool(journal.updates(entry.id)) and any(map(outlives, clusters))
+
+
+def outlives(cluster: ClusterEntry) -> bool:
+    """Return whether the nodes of a cluster outlive the process that launched them, for their lease."""
+    return "ttl" in acts_on(cluster.offered.config).fields
 
 
 def _resting(journal: Journal, entry: PoolEntry, claim: Claim) -> Orphan:

@@ -1,0 +1,61 @@
+"""SQLite files that several processes open at once."""
+
+import sqlite3
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+import skyward.sqlite
+from skyward.journal import Journal
+from skyward.market import OfferRepository
+from skyward.sqlite import use_wal
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> "sqlite3.Connection":
+    """Connection that is reading a file, which therefore cannot be switched."""
+    db = sqlite3.connect(tmp_path / "file.db", isolation_level=None)
+    db.execute("CREATE TABLE numbers (number INTEGER)")
+    db.execute("BEGIN")
+    db.execute("SELECT * FROM numbers").fetchall()
+    return db
+
+
+def test_wal_is_used_once_no_other_connection_uses_the_file(
+    reader: sqlite3.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(skyward.sqlite.time, "sleep", lambda _: reader.execute("COMMIT"))
+    with closing(reader), closing(sqlite3.connect(tmp_path / "file.db", timeout=0)) as db:
+        use_wal(db, patience=60)
+        assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_file_that_stays_in_use_is_refused(reader: sqlite3.Connection, tmp_path: Path) -> None:
+    with closing(reader), closing(sqlite3.connect(tmp_path / "file.db", timeout=0)) as db:
+        with pytest.raises(sqlite3.OperationalError, match="database is locked"):
+            use_wal(db, patience=0)
+
+
+@pytest.mark.parametrize("open_file", [Journal, OfferRepository])
+def test_new_file_is_opened_by_several_at_once(
+    open_file: Callable[[Path], Journal | OfferRepository], tmp_path: Path
+) -> None:
+    """Regression: one process of two that used Skyward first on a computer failed with "database is locked"."""
+    openers = 4
+    together = threading.Barrier(openers)
+
+    def open_and_close(directory: Path) -> None:
+        together.wait(60)
+        open_file(directory).close()
+
+    with ThreadPoolExecutor(openers) as threads:
+        for number in range(50):
+            directory = tmp_path / str(number)
+            directory.mkdir()
+            list(threads.map(open_and_close, [directory] * openers))
