@@ -2,6 +2,7 @@
 
 import sqlite3
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -9,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-import skyward.sqlite
 from skyward.journal import Journal
 from skyward.market import OfferRepository
 from skyward.sqlite import use_wal
@@ -30,16 +30,16 @@ def reader(tmp_path: Path) -> "sqlite3.Connection":
 def test_wal_is_used_once_no_other_connection_uses_the_file(
     reader: sqlite3.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(skyward.sqlite.time, "sleep", lambda _: reader.execute("COMMIT"))
+    monkeypatch.setattr(time, "sleep", lambda _: reader.execute("COMMIT"))
     with closing(reader), closing(sqlite3.connect(tmp_path / "file.db", timeout=0)) as db:
         use_wal(db, patience=60)
         assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
 def test_file_that_stays_in_use_is_refused(reader: sqlite3.Connection, tmp_path: Path) -> None:
-    with closing(reader), closing(sqlite3.connect(tmp_path / "file.db", timeout=0)) as db:
-        with pytest.raises(sqlite3.OperationalError, match="database is locked"):
-            use_wal(db, patience=0)
+    refused = pytest.raises(sqlite3.OperationalError, match="database is locked")
+    with closing(reader), closing(sqlite3.connect(tmp_path / "file.db", timeout=0)) as db, refused:
+        use_wal(db, patience=0)
 
 
 @pytest.mark.parametrize("open_file", [Journal, OfferRepository])
