@@ -20,6 +20,9 @@ PATIENCE = 60.0
 REASK = 4.0
 """Seconds after which a waiting caller repeats its request: the node that stores the collection now may not know it."""
 
+_FIRST_REASK = 0.1
+"""The same for its first request, doubled with each: while a pool forms its cluster, requests may be lost."""
+
 _ATTEMPT = 8.0
 _TAKE_BACK = 5.0
 _PAUSES = (0.02, 0.05, 0.1, 0.2, 0.4)
@@ -78,16 +81,20 @@ class Address[M]:
     async def wait[R](self, message: Askable[R], again: float = REASK) -> R:
         """Return the answer to a message that may be answered after any length of time.
 
+        `again`: longest time in seconds after which it is repeated.
+
         Raises:
             CollectionUnavailableError: no actor could be reached for too long.
         """
         loop = asyncio.get_running_loop()
         away: float | None = None
+        within = min(_FIRST_REASK, again)
         while True:
             try:
-                return await self.once(message, again)
+                return await self.once(message, within)
             except TimeoutError:
                 away = None  # pending or lost; a repeated request settles which
+                within = min(2 * within, again)
             except _AWAY as error:
                 self._ref = None
                 away = away or loop.time()
