@@ -2,9 +2,10 @@
 first process. Needs root, iproute2 and openssh-server.
 
 A machine is a set of kernel namespaces over an overlay of `/`, so it boots in a fraction of a second, and has the files
-of this host, including the virtual environment of the tests; or those of another `system`. All of it ends with its
-first process, except for the bridge of the run, which `Network.close` removes. The leftovers of a killed run are
-removed by the next.
+of this host, including the virtual environment of the tests; or those of another `system`. It has none of the start-up
+files of this host's shells: they may wait for locks, such as pyenv's, that a process of the host held when the machine
+booted. All of it ends with its first process, except for the bridge of the run, which `Network.close` removes. The
+leftovers of a killed run are removed by the next.
 """
 
 import contextlib
@@ -47,6 +48,7 @@ ln -s pts/ptmx dev/ptmx
 mount -t tmpfs tmpfs dev/shm
 ln -s /proc/self/fd dev/fd
 rm -rf root/.ssh root/.skyward && mkdir -m 700 root/.ssh
+rm -f root/.bashrc root/.bash_profile root/.bash_login root/.profile
 printf '%s\\n' '{public_key}' > root/.ssh/authorized_keys
 hostname {name}
 echo '127.0.0.1 localhost {name}' > etc/hosts

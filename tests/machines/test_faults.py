@@ -236,6 +236,20 @@ def test_remote_worker_killed_while_it_starts_is_reported_at_once(network: Netwo
         pass
 
 
+def test_remote_worker_that_does_not_come_up_is_reported_with_its_log(network: Network) -> None:
+    """Regression: the error had no line of the log."""
+    site = network.add().disk / "opt/site"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text("import os, time; os.write(2, b'loading\\n'); time.sleep(60)")
+    image = sky.Image(env={"PYTHONPATH": "/opt/site"})
+    options = sky.Options(bootstrap_timeout=2, provision_retry_delay=0.01)
+    with (
+        pytest.raises(sky.NodeStartError, match=r"did not come up within 2 s:\nloading$"),
+        sky.Compute(provider=hosts(network), nodes=1, image=image, options=options),
+    ):
+        pass
+
+
 def test_frozen_machine_is_replaced(network: Network) -> None:
     first, spare = network.add(), network.add()
     with sky.Compute(provider=hosts(network, grace=4), nodes=1) as pool:

@@ -37,7 +37,7 @@ StrictModes no
 UsePAM no
 PidFile none
 MaxSessions 4
-SetEnv SLURM_CONF={configuration}
+SetEnv SLURM_CONF={configuration} HOME={folder}
 """
 
 SSH = """

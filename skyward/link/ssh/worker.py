@@ -342,15 +342,17 @@ class SSHWorker:
             return worker
         except BaseException as error:
             full = await full_disk(access, link, str(error)) if isinstance(error, NodeStartError | TimeoutError) else ""
+            log = await _log(link, node) if isinstance(error, TimeoutError) else None
             ended = await run_to_completion(_stop(access, link, node))
             if full:
                 log = error.log if isinstance(error, NodeStartError) else ""
                 raise NodeStartError(f"{full}:\n{error}" if isinstance(error, BootstrapError) else full, log) from None
             if not isinstance(error, TimeoutError | LinkError):
                 raise
-            timed_out = f"the worker on {access.target} did not come up within {within:.0f} s"
-            message = timed_out if isinstance(error, TimeoutError) else str(error)
-            raise (NodeStartError(message) if ended else OrphanWorkerError(message, "", node)) from None
+            message = _not_up(access.target, within, log) if isinstance(error, TimeoutError) else str(error)
+            if ended:
+                raise NodeStartError(message, log or "") from None
+            raise OrphanWorkerError(message, log or "", node) from None
 
     @classmethod
     async def enter(cls, access: RemoteAccess, worker: WorkerEntry, within: float) -> Self:
@@ -460,6 +462,22 @@ async def end_orphan(access: RemoteAccess, node: str, lease: float) -> None:
             if await run_to_completion(_stop(access, await SSHLink.open(access, within), node)):
                 _logger.info("ended the worker on %s, which had been replaced", access.target)
                 return
+
+
+async def _log(link: SSHLink, node: str) -> str | None:
+    """Return the end of a worker's log; None if its machine does not answer."""
+    with contextlib.suppress(LinkError, TimeoutError):
+        async with asyncio.timeout(_ANSWER_WITHIN):
+            return (await link.run("sh", f'{node}\ntail -c 65536 "$node/log"'.encode())).out.strip()
+    return None
+
+
+def _not_up(target: str, within: float, log: str | None) -> str:
+    """Return that a worker did not come up in time, and what its log, as `_log` returns it, says about it."""
+    sentence = f"the worker on {target} did not come up within {within:.0f} s"
+    if log is None:
+        return f"{sentence}, and the machine does not answer any more"
+    return "\n".join((f"{sentence}:", *log.splitlines()[-_LOG_LINES:])) if log else f"{sentence}, and printed nothing"
 
 
 async def _stop(access: RemoteAccess, link: SSHLink, node: str) -> bool:
