@@ -113,12 +113,20 @@ class Cable:
             writer.transport.abort()
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await self.plugged.wait()
-        with contextlib.suppress(OSError):
-            far, near = await asyncio.open_connection(*self._to)
-            self._writers |= {writer, near}
-            await asyncio.gather(self._pass(reader, near), self._pass(far, writer), return_exceptions=True)
-            self._writers -= {writer, near}
+        ends = {writer}
+        try:
+            await self.plugged.wait()
+            with contextlib.suppress(OSError):
+                far, near = await asyncio.open_connection(*self._to)
+                ends.add(near)
+                self._writers |= ends
+                await asyncio.gather(self._pass(reader, near), self._pass(far, writer), return_exceptions=True)
+        except asyncio.CancelledError:  # the test is over
+            for end in ends:
+                end.transport.abort()
+            raise
+        finally:
+            self._writers -= ends
 
     @staticmethod
     async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
