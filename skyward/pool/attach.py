@@ -83,7 +83,7 @@ def attach(name: str, *, budget: float | None = None) -> "Compute":
             ) from error
         is_alive = claim.silent <= entry.lease + SELF_TERMINATION  # else its machines are gone
         machines = [machine for cluster in clusters for machine in cluster.machines]
-        goes_on = update_goes_on(journal, entry, claim, clusters)
+        goes_on = update_goes_on(journal, entry, claim)
         if settings is None or not (nodes_of(machines, journal.size(entry.id)) or goes_on):
             left = reap_pool(journal, entry, claim).error
             reaped = "Its machines were terminated; open a new pool."

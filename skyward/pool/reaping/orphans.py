@@ -117,7 +117,7 @@ def orphan_of(journal: Journal, entry: PoolEntry, claim: Claim) -> Orphan:
     unreadable, size = "", journal.size(entry.id)
     try:
         machines = journal.machines(entry.id)
-        goes_on = not nodes_of(machines, size) and update_goes_on(journal, entry, claim, journal.clusters(entry.id))
+        goes_on = not nodes_of(machines, size) and update_goes_on(journal, entry, claim)
     except Exception as error:  # pickled in an environment with other packages
         machines, goes_on, unreadable = [], False, reason_of(error)
     end_costs(journal, entry, claim, machines)
@@ -143,10 +143,10 @@ def orphan_of(journal: Journal, entry: PoolEntry, claim: Claim) -> Orphan:
     )
 
 
-def update_goes_on(journal: Journal, entry: PoolEntry, claim: Claim, clusters: Sequence[ClusterEntry]) -> bool:
+def update_goes_on(journal: Journal, entry: PoolEntry, claim: Claim) -> bool:
     """Return whether an update that was replacing the nodes of a pool goes on in a process that attaches."""
     is_alive = claim.silent <= entry.lease + SELF_TERMINATION
-    return is_alive and bool(journal.updates(entry.id)) and any(map(outlives, clusters))
+    return is_alive and bool(journal.updates(entry.id)) and any(map(outlives, journal.clusters(entry.id)))
 
 
 def outlives(cluster: ClusterEntry) -> bool:
