@@ -39,6 +39,7 @@ PidFile none
 MaxSessions 4
 SetEnv SLURM_CONF={configuration} HOME={folder}
 """
+"""The home is an empty one: start-up files of this host's shells may wait for locks."""
 
 SSH = """
 Host login

@@ -3,7 +3,7 @@
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -18,27 +18,28 @@ pytestmark = pytest.mark.unit
 
 
 @pytest.fixture
-def reader(tmp_path: Path) -> "sqlite3.Connection":
+def reader(tmp_path: Path) -> Iterator[sqlite3.Connection]:
     """Connection that is reading a file, which therefore cannot be switched."""
-    db = sqlite3.connect(tmp_path / "file.db", isolation_level=None)
-    db.execute("CREATE TABLE numbers (number INTEGER)")
-    db.execute("BEGIN")
-    db.execute("SELECT * FROM numbers").fetchall()
-    return db
+    with closing(sqlite3.connect(tmp_path / "file.db", isolation_level=None)) as db:
+        db.execute("CREATE TABLE numbers (number INTEGER)")
+        db.execute("BEGIN")
+        db.execute("SELECT * FROM numbers").fetchall()
+        yield db
 
 
 def test_wal_is_used_once_no_other_connection_uses_the_file(
     reader: sqlite3.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(time, "sleep", lambda _: reader.execute("COMMIT"))
-    with closing(reader), closing(sqlite3.connect(tmp_path / "file.db", timeout=0)) as db:
+    with closing(sqlite3.connect(tmp_path / "file.db", timeout=0)) as db:
         use_wal(db, patience=60)
         assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
-def test_file_that_stays_in_use_is_refused(reader: sqlite3.Connection, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("reader")
+def test_file_that_stays_in_use_is_refused(tmp_path: Path) -> None:
     refused = pytest.raises(sqlite3.OperationalError, match="database is locked")
-    with closing(reader), closing(sqlite3.connect(tmp_path / "file.db", timeout=0)) as db, refused:
+    with closing(sqlite3.connect(tmp_path / "file.db", timeout=0)) as db, refused:
         use_wal(db, patience=0)
 
 

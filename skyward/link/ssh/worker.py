@@ -341,9 +341,14 @@ class SSHWorker:
             worker.environment = made
             return worker
         except BaseException as error:
-            full = await full_disk(access, link, str(error)) if isinstance(error, NodeStartError | TimeoutError) else ""
-            log = await _log(link, node) if isinstance(error, TimeoutError) else None
-            ended = await run_to_completion(_stop(access, link, node))
+            full, log = "", None
+            try:
+                if isinstance(error, NodeStartError | TimeoutError):
+                    full = await full_disk(access, link, str(error))
+                if isinstance(error, TimeoutError):
+                    log = await _log(link, node)
+            finally:  # also if the start is cancelled meanwhile
+                ended = await run_to_completion(_stop(access, link, node))
             if full:
                 log = error.log if isinstance(error, NodeStartError) else ""
                 raise NodeStartError(f"{full}:\n{error}" if isinstance(error, BootstrapError) else full, log) from None
@@ -474,7 +479,7 @@ async def _log(link: SSHLink, node: str) -> str | None:
 
 def _not_up(target: str, within: float, log: str | None) -> str:
     """Return that a worker did not come up in time, and what its log, as `_log` returns it, says about it."""
-    sentence = f"the worker on {target} did not come up within {within:.0f} s"
+    sentence = f"the worker on {target} did not come up within {within:.0f} s (`bootstrap_timeout`)"
     if log is None:
         return f"{sentence}, and the machine does not answer any more"
     return "\n".join((f"{sentence}:", *log.splitlines()[-_LOG_LINES:])) if log else f"{sentence}, and printed nothing"

@@ -21,7 +21,8 @@ REASK = 4.0
 """Seconds after which a waiting caller repeats its request: the node that stores the collection now may not know it."""
 
 _FIRST_REASK = 0.1
-"""The same for its first request, doubled with each: while a pool forms its cluster, requests may be lost."""
+"""Seconds before the first repetition: requests may be lost while a pool forms its cluster. Each later wait is twice as
+long, up to `REASK`."""
 
 _ATTEMPT = 8.0
 _TAKE_BACK = 5.0
@@ -81,14 +82,16 @@ class Address[M]:
     async def wait[R](self, message: Askable[R], again: float = REASK) -> R:
         """Return the answer to a message that may be answered after any length of time.
 
-        `again`: longest time in seconds after which it is repeated.
+        Args:
+            message: a request that may be repeated.
+            again: maximum number of seconds between repetitions.
 
         Raises:
             CollectionUnavailableError: no actor could be reached for too long.
         """
         loop = asyncio.get_running_loop()
         away: float | None = None
-        within = min(_FIRST_REASK, again)
+        within = _FIRST_REASK
         while True:
             try:
                 return await self.once(message, within)

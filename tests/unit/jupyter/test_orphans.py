@@ -31,8 +31,8 @@ def own_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 POD = ExecAccess(("kubectl", "exec"), "a pod")
 
 
-def leave(name: str, *, worker: bool = True, price: float = 0.175, access: Access = POD) -> None:
-    """Leave a pool of two machines as a killed process does."""
+def leave(name: str, *, worker: bool = True, price: float = 0.175, access: Access = POD, requests: int = 0) -> None:
+    """Leave a pool of two machines, and `requests` without an answer, as a killed process does."""
     record = PoolRecord.new(name, {}, None, 600)
     number = record.preparing("default", None)
     token = record.asking(number)
@@ -42,6 +42,8 @@ def leave(name: str, *, worker: bool = True, price: float = 0.175, access: Acces
     if worker:
         for machine in machines:
             record.installed(number, machine, WorkerEntry(0, "node", "127.0.0.1:1", "127.0.0.1:2", "/nowhere"))
+    for _ in range(requests):
+        record.asking(number)
     record.leave()
 
 
@@ -105,3 +107,12 @@ def test_down_status_and_pools_tell_of_warm_machines(notebook: Notebook, compute
     assert notebook("%sky status").out == notebook("%sky pools").out == f"{none}{note}\n"
     notebook("%sky up other")
     assert notebook("%sky down --all").out == "Closed: other.\n"
+
+
+def test_request_without_an_answer_is_told_although_the_local_nodes_of_the_pool_have_ended() -> None:
+    """Regression: it was kept back, although the request may have launched a machine."""
+    ended = LocalAccess("127.0.0.1", "/nowhere")
+    leave("local", access=ended, price=0.0)
+    leave("both", access=ended, price=0.0, requests=1)
+    (note,) = orphan_notes()
+    assert note.startswith("Pool 'both' of an ended process is still there (2 machines, 1 request unanswered)")

@@ -16,4 +16,5 @@ pytestmark = pytest.mark.unit
     ],
 )
 def test_worker_that_does_not_come_up_is_reported_with_what_is_known_of_it(log: str | None, said: str) -> None:
-    assert _not_up("root@10.0.0.7", 60.0, log) == f"the worker on root@10.0.0.7 did not come up within 60 s{said}"
+    sentence = "the worker on root@10.0.0.7 did not come up within 60 s (`bootstrap_timeout`)"
+    assert _not_up("root@10.0.0.7", 60.0, log) == f"{sentence}{said}"
